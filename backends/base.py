@@ -1,0 +1,191 @@
+"""The backend contract: opaque keys in, bytes in caller-owned buffers out.
+
+`Backend` documents the rules every implementation keeps and `tests/backends/contract.py`
+holds the same rules as tests.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sgkv.backends.deadline import Deadline
+
+Buffer = memoryview
+"""One contiguous run of bytes, format ``B``. Writable where a `get` fills it."""
+
+
+class Status(enum.Enum):
+    """What became of one item of a batch. Data conditions are statuses, never exceptions."""
+
+    OK = "ok"
+    EXISTS = "exists"
+    """`put`: the key was there already and was left as it is. A success."""
+    ABSENT = "absent"
+    SHORT = "short"
+    """`get`: the blob ends before a requested part does; the buffers are not usable."""
+    CORRUPT = "corrupt"
+    """`get`: the item's own `check` refused the bytes."""
+    FULL = "full"
+    """`put`: no room, and nothing that may be evicted."""
+    TIMEOUT = "timeout"
+    BREAKER_OPEN = "breaker_open"
+    ERROR = "error"
+    CLOSED = "closed"
+
+    @property
+    def ok(self) -> bool:
+        return self in _SUCCESS
+
+
+_SUCCESS = frozenset({Status.OK, Status.EXISTS})
+
+
+class Part(NamedTuple):
+    """A run of a blob: bytes `[offset, offset + len(buffer))` belong into `buffer`."""
+
+    offset: int
+    buffer: Buffer
+
+
+@dataclass(slots=True)
+class PutItem:
+    """One blob to publish: its bytes are the concatenation of `buffers`."""
+
+    key: str
+    buffers: Sequence[Buffer]
+    prepare: Callable[[], None] | None = None
+    """Called in the backend's I/O thread right before `buffers` are read, e.g. to fill a header
+    with checksums while the pages are on their way through the CPU cache. It is not called for a
+    key that already exists. An exception in it makes the item `Status.ERROR`."""
+    expires_at: int = 0
+    """Unix seconds after which a backend may drop the blob; 0 is never. Readers still check."""
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.buffers))
+
+
+@dataclass(slots=True)
+class GetItem:
+    """One blob to read, in whole or in parts. Parts are sorted by offset and do not overlap."""
+
+    key: str
+    parts: Sequence[Part]
+    check: Callable[[], bool] | None = None
+    """Called in the backend's I/O thread as soon as every part is filled, while the bytes are
+    hot in cache. `False` (or an exception) turns the item into `Status.CORRUPT`."""
+
+
+class BlobInfo(NamedTuple):
+    """One row of `scan`."""
+
+    key: str
+    size: int
+    """Bytes of the blob."""
+    modified: float
+    """Unix seconds, 0.0 where unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do, fixed for its lifetime."""
+
+    local_index: bool = False
+    """`contains` answers from memory in about a microsecond a key: ask it for whole chains."""
+    persistent: bool = False
+    """Blobs survive the process."""
+    shared: bool = False
+    """Other processes may publish into the same place."""
+    pins: bool = False
+    """`pin` is honoured by eviction."""
+    abandonable: bool = False
+    """`get` honours `Deadline.landing`: once `Deadline.cancel` has returned, no thread of the
+    backend touches the caller's buffers. The deadline wrapper bounces the reads of a backend
+    that does not."""
+
+
+@dataclass(slots=True)
+class BackendStats:
+    """A snapshot of gauges and monotonic counters."""
+
+    blobs: int = 0
+    used_bytes: int = 0
+    capacity_bytes: int = 0
+    """0 means unbounded by us."""
+    pinned_bytes: int = 0
+    evicted_blobs: int = 0
+    evicted_bytes: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
+    """Backend-specific monotonic counters, named like Prometheus metrics without prefix."""
+
+
+class Backend(ABC):
+    """A place for blobs.
+
+    1. Every method may be called from any thread at any time. Blocking I/O releases the GIL and
+       parallelism over a batch lives inside.
+    2. Data conditions (absent, full, short, slow, broken) are statuses, one an item, in the order
+       of the items. Only a programming error raises.
+    3. `put` publishes atomically: a reader sees the whole blob or none of it, also after a crash
+       of the writer. Putting a key that exists is a success and changes nothing.
+    4. `contains` takes no lease and does not change the eviction order; on a remote backend it is
+       one round trip for the whole batch.
+    5. A `get` whose buffers were not filled completely is never `Status.OK`. What the buffers
+       hold after any other status is undefined. No thread of the backend writes into them after
+       `get` has returned.
+    6. Bounded: a capacity that counts what an earlier process left behind, eviction under it, and
+       `Status.FULL` when eviction finds nothing it may take.
+    7. `close` drains and returns within seconds; afterwards calls answer `Status.CLOSED` or
+       False. Nothing happens in `__del__`.
+    8. `delete_prefix` makes every blob under the prefix unreadable before it returns, in constant
+       time where the backend can; its space is reclaimed afterwards.
+    """
+
+    name: str
+    capabilities: Capabilities
+
+    @abstractmethod
+    def contains(self, keys: Sequence[str]) -> list[bool]:
+        """Whether each key could be read now. A doubt is False."""
+
+    @abstractmethod
+    def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
+        """Publish blobs. The buffers are only read, and only until the call returns."""
+
+    @abstractmethod
+    def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:
+        """Fill the parts of each item; refreshes the eviction order of what was read."""
+
+    @abstractmethod
+    def delete(self, keys: Sequence[str]) -> list[bool]:
+        """Remove blobs; True where there was one."""
+
+    @abstractmethod
+    def delete_prefix(self, prefix: str) -> None:
+        """Make everything whose key starts with `prefix` (ends in ``/``) unreadable at once."""
+
+    @abstractmethod
+    def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
+        """Iterate over blobs whose key starts with `prefix`, in no particular order."""
+
+    @abstractmethod
+    def stats(self) -> BackendStats:
+        """Cheap enough for a scheduler thread: no I/O."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drain, release, and refuse what comes later. Idempotent."""
+
+    def touch(self, keys: Sequence[str]) -> None:
+        """Refresh the eviction order: the last of `keys` becomes the most recently used."""
+
+    def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
+        """Exempt present blobs from eviction, or end that; True where it took effect.
+
+        Pins are a set, not a count: pinning twice needs one unpin.
+        """
+        return [False] * len(keys)
