@@ -1,0 +1,57 @@
+# Every target builds the environment it needs first; `make setup` does nothing when that is up to date.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+PINS := $(wildcard requirements/core.txt requirements/sglang-cpu.txt requirements/test.txt requirements/lint.txt requirements/build.txt)
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTEST_ARGS ?=
+BENCH_SUITES ?= hicache cpu disk lookup hash startup
+JSON ?=
+
+.PHONY: help setup demo test test-fast lint format bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       serve a prompt, kill the engine, serve it again from the store"
+	@echo "make test       everything, with real servers (PYTEST_ARGS=... reaches pytest)"
+	@echo "make test-fast  everything that needs no server"
+	@echo "make lint       ruff and mypy --strict       make format  ruff's formatter"
+	@echo "make bench      BENCH_SUITES=\"$(BENCH_SUITES)\" JSON=FILE"
+	@echo "make setup      only build .venv             make clean   remove what was built, .venv excepted"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml $(PINS) requirements/sglang-cpu-nodeps.txt scripts/system_packages.sh
+	bash scripts/system_packages.sh $(PYTHON)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet $(addprefix -r ,$(PINS))
+	$(BIN)/pip install --quiet --no-deps -r requirements/sglang-cpu-nodeps.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python scripts/build_page_hash.py
+	touch $@
+
+demo: setup
+	$(BIN)/python -m sgkv demo $(if $(JSON),--json $(JSON))
+
+test: setup
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-fast: setup
+	$(BIN)/pytest -m "not server" $(PYTEST_ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m sgkv bench $(BENCH_SUITES) $(if $(JSON),--json $(JSON))
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache
+	find . -name __pycache__ -type d -not -path "./.venv*" -prune -exec rm -rf {} +
