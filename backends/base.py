@@ -117,6 +117,8 @@ class BackendStats:
     capacity_bytes: int = 0
     """0 means unbounded by us."""
     pinned_bytes: int = 0
+    leases: int = 0
+    """References held at this moment: leases, reservations, reads under way."""
     evicted_blobs: int = 0
     evicted_bytes: int = 0
     counters: dict[str, int] = field(default_factory=dict)
@@ -151,6 +153,10 @@ class Backend(ABC):
     @abstractmethod
     def contains(self, keys: Sequence[str]) -> list[bool]:
         """Whether each key could be read now. A doubt is False."""
+
+    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
+        """`contains`, and whether it could be asked at all: `Status.OK` or why every doubt is False."""
+        return self.contains(keys), Status.OK
 
     @abstractmethod
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
@@ -189,3 +195,7 @@ class Backend(ABC):
         Pins are a set, not a count: pinning twice needs one unpin.
         """
         return [False] * len(keys)
+
+    def quarantine(self, keys: Sequence[str]) -> None:
+        """Take blobs that failed their check out of use; a backend may keep a few for inspection."""
+        self.delete(keys)

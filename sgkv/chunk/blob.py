@@ -1,0 +1,132 @@
+"""Chunk blobs as backend items: what to write, what to read, and how to check it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sgkv.backends.base import Buffer, GetItem, Part, PutItem
+from sgkv.backends.deadline import Deadline
+from sgkv.chunk.convert import convert_in_place
+from sgkv.chunk.header import Header, HeaderError, checksum, decode_header, encode_header, header_size
+from sgkv.chunk.layout import PageLayout
+from sgkv.keys import packed_hashes
+from sgkv.reasons import MissReason
+
+Page = Sequence[Buffer]
+"""One page: buffers that concatenate to its bytes in the owner's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlobIdentity:
+    """What is the same for every blob one session writes or accepts."""
+
+    namespace: str
+    layout: PageLayout
+    producer: str
+
+
+def put_item(
+    key: str, identity: BlobIdentity, hashes: Sequence[str], pages: Sequence[Page], expires_at: int
+) -> PutItem:
+    """A blob of `pages`, whose header is filled with checksums when the backend starts to write."""
+    header = memoryview(bytearray(header_size(len(pages))))
+
+    def prepare() -> None:
+        layout = identity.layout
+        fields = Header(
+            namespace=identity.namespace, order=layout.order.value, dtype=layout.dtype,
+            tokens=layout.tokens, layers=layout.layers, heads=layout.heads, rows=layout.rows,
+            hashes=packed_hashes(hashes), checksums=b"".join(map(checksum, pages)),
+            expires_at=expires_at, created_at=int(time.time()), producer=identity.producer,
+        )  # fmt: skip
+        encode_header(fields, header)
+
+    return PutItem(key, [header, *(buffer for page in pages for buffer in page)], prepare, expires_at)
+
+
+@dataclass(slots=True)
+class BlobRead:
+    """Some pages of one blob on their way into their final buffers.
+
+    `outcomes` are set by `check`, in the backend's I/O thread, while the bytes are hot in cache:
+    None is a verified page. They mean something only when the backend says that the item is OK or
+    corrupt; after any other status the buffers are undefined.
+    """
+
+    key: str
+    identity: BlobIdentity
+    total_pages: int
+    positions: Sequence[int]
+    """Positions in the blob of the wanted pages, ascending."""
+    hashes: Sequence[str]
+    """Expected hashes of those pages."""
+    pages: Sequence[Page]
+    deadline: Deadline | None = None
+    header: Buffer = field(init=False)
+    outcomes: list[MissReason | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.header = memoryview(bytearray(header_size(self.total_pages)))
+        self.outcomes = [MissReason.CORRUPT] * len(self.positions)
+
+    def item(self) -> GetItem:
+        parts = [Part(0, self.header)]
+        page_bytes, start = self.identity.layout.page_bytes, len(self.header)
+        for position, page in zip(self.positions, self.pages, strict=True):
+            offset = start + position * page_bytes
+            for buffer in page:
+                parts.append(Part(offset, buffer))
+                offset += len(buffer)
+        return GetItem(self.key, parts, self.check)
+
+    def check(self) -> bool:
+        """Verify header and pages, and convert pages of another byte order; False if any is bad."""
+        refusal, header = self._read_header()
+        if header is None:
+            self.outcomes = [refusal] * len(self.positions)
+            return False
+        self.outcomes = [
+            self._check_page(header, position, expected, page)
+            for position, expected, page in zip(
+                self.positions, packed_each(self.hashes), self.pages, strict=True
+            )
+        ]
+        return not any(self.outcomes)
+
+    def _read_header(self) -> tuple[MissReason | None, Header | None]:
+        try:
+            header = decode_header(self.header)
+        except HeaderError:
+            return MissReason.CORRUPT, None
+        if header.namespace != self.identity.namespace or header.pages != self.total_pages:
+            return MissReason.FOREIGN, None
+        if header.codecs or not header.layout.converts_to(self.identity.layout):
+            return MissReason.LAYOUT, None
+        if header.expired(time.time()):
+            return MissReason.EXPIRED, None
+        return None, header
+
+    def _check_page(self, header: Header, position: int, expected: bytes, page: Page) -> MissReason | None:
+        if header.hash_of(position) != expected:
+            return MissReason.FOREIGN
+        if header.checksum_of(position) != checksum(page):
+            return MissReason.CORRUPT
+        if header.order != self.identity.layout.order.value:
+            return self._convert(header, page)
+        return None
+
+    def _convert(self, header: Header, page: Page) -> MissReason | None:
+        if self.deadline is None:
+            convert_in_place(page, header.layout, self.identity.layout)
+            return None
+        with self.deadline.landing() as admitted:
+            if admitted:
+                convert_in_place(page, header.layout, self.identity.layout)
+        return None if admitted else MissReason.TIMEOUT
+
+
+def packed_each(hashes: Sequence[str]) -> list[bytes]:
+    """Each hash as its 32 raw bytes."""
+    return [bytes.fromhex(page_hash) for page_hash in hashes]

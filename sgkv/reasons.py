@@ -1,0 +1,47 @@
+"""Why a page was not served. Every read ends as a hit or with exactly one of these."""
+
+from __future__ import annotations
+
+import enum
+
+from sgkv.backends.base import Status
+
+
+class MissReason(enum.Enum):
+    """Label of the miss metric and vocabulary of the logs; docs/architecture.md explains them."""
+
+    ABSENT = "absent"
+    """No tier has it."""
+    EXPIRED = "expired"
+    CORRUPT = "corrupt"
+    """Truncated, or a checksum or page hash that does not match; the blob is taken out of use."""
+    FOREIGN = "foreign"
+    """A blob under this key that belongs to another namespace or format version."""
+    LAYOUT = "layout"
+    """Readable, but not convertible to what the engine's pool holds."""
+    TIMEOUT = "timeout"
+    BREAKER_OPEN = "breaker_open"
+    """The tier failed repeatedly and is being left alone for a while."""
+    TIER_ERROR = "tier_error"
+    SUSPENDED = "suspended"
+    """The weights are being updated, or were updated without a flush of the engine's own cache."""
+    CLOSED = "closed"
+    UNSUPPORTED = "unsupported"
+    """A pool or call this version cannot serve; logged once with the details."""
+    INTERNAL = "internal"
+    """An error of ours, logged with a traceback; the engine recomputes."""
+
+
+_BY_STATUS = {
+    Status.ABSENT: MissReason.ABSENT,
+    Status.SHORT: MissReason.CORRUPT,
+    Status.CORRUPT: MissReason.CORRUPT,
+    Status.TIMEOUT: MissReason.TIMEOUT,
+    Status.BREAKER_OPEN: MissReason.BREAKER_OPEN,
+    Status.CLOSED: MissReason.CLOSED,
+}
+
+
+def reason_of(status: Status) -> MissReason:
+    """The miss reason of a failed backend read."""
+    return _BY_STATUS.get(status, MissReason.TIER_ERROR)

@@ -1,0 +1,139 @@
+"""Filling an engine's pages from the tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from sgkv.backends.base import GetItem, Part, Status
+from sgkv.backends.deadline import Deadline
+from sgkv.chunk.blob import BlobIdentity, BlobRead, Page
+from sgkv.keys import chunk_keys, page_keys
+from sgkv.reasons import MissReason, reason_of
+from sgkv.store.memo import ChunkMemo, Spot
+from sgkv.store.span import Span
+from sgkv.store.tier import Tier
+
+_CHECKED = frozenset({Status.OK, Status.CORRUPT})
+_TIER_DOWN = frozenset({Status.TIMEOUT, Status.BREAKER_OPEN, Status.CLOSED})
+
+
+@dataclass(slots=True)
+class Reading:
+    """One read under way. `reasons[i]` is None once page i is filled and verified."""
+
+    span: Span
+    pages: Sequence[Page]
+    identity: BlobIdentity
+    arena_namespace: str
+    pages_per_chunk: int
+    memo: ChunkMemo
+    deadline: Deadline
+    reasons: list[MissReason | None] = field(init=False)
+    served_by: dict[str, int] = field(default_factory=dict)
+    """Pages by tier name."""
+    promotable: list[tuple[Tier, BlobRead]] = field(default_factory=list)
+    """Verified reads from below the arena."""
+
+    def __post_init__(self) -> None:
+        self.reasons = [MissReason.ABSENT] * len(self.pages)
+
+    def over(self, tiers: Sequence[Tier]) -> None:
+        """Ask the tiers in order, each for the pages that those above it could not give."""
+        for tier in tiers:
+            wanted = [page for page, reason in enumerate(self.reasons) if reason]
+            if not wanted:
+                return
+            if tier.arena is not None:
+                self._from_arena(tier, wanted)
+            else:
+                self._from_chunks(tier, wanted)
+            served = sum(1 for page in wanted if not self.reasons[page])
+            self.served_by[tier.name] = self.served_by.get(tier.name, 0) + served
+
+    def _from_arena(self, tier: Tier, wanted: Sequence[int]) -> None:
+        # Last page first: what is touched last is evicted last, and parents must outlive children.
+        order = wanted[::-1]
+        keys = page_keys(self.arena_namespace, [self.span.hashes[page] for page in order])
+        items = [GetItem(key, whole(self.pages[page])) for key, page in zip(keys, order, strict=True)]
+        for page, status in zip(order, tier.backend.get(items, self.deadline), strict=True):
+            self.reasons[page] = None if status is Status.OK else reason_of(status)
+
+    def _from_chunks(self, tier: Tier, wanted: Sequence[int]) -> None:
+        """Full chunks first, then what is left as single pages."""
+        chunks, located = self._chunk_reads(wanted)
+        if self._run(tier, chunks, located):
+            left = [page for page in wanted if self.reasons[page]]
+            self._run(tier, self._page_reads(left), [[page] for page in left])
+
+    def _chunk_reads(self, wanted: Sequence[int]) -> tuple[list[BlobRead], list[list[int]]]:
+        spots = self._spots(wanted)
+        groups: dict[str, list[int]] = {}
+        for page, spot in spots.items():
+            groups.setdefault(spot.last_hash, []).append(page)
+        keys = chunk_keys(self.identity.namespace, list(groups))
+        reads = [
+            self._blob_read(key, self.pages_per_chunk, [spots[page].position for page in pages], pages)
+            for key, pages in zip(keys, groups.values(), strict=True)
+        ]
+        return reads, list(groups.values())
+
+    def _page_reads(self, wanted: Sequence[int]) -> list[BlobRead]:
+        keys = page_keys(self.identity.namespace, [self.span.hashes[page] for page in wanted])
+        return [self._blob_read(key, 1, [0], [page]) for key, page in zip(keys, wanted, strict=True)]
+
+    def _blob_read(
+        self, key: str, total: int, positions: Sequence[int], wanted: Sequence[int]
+    ) -> BlobRead:
+        hashes = [self.span.hashes[page] for page in wanted]
+        pages = [self.pages[page] for page in wanted]
+        return BlobRead(key, self.identity, total, positions, hashes, pages, self.deadline)
+
+    def _spots(self, wanted: Sequence[int]) -> dict[int, Spot]:
+        """Where each wanted page lies in its chunk, as far as span or memo can tell."""
+        spots = {
+            page: Spot(chunk.last_hash, chunk.skipped + page - chunk.first)
+            for chunk in self.span.chunks(self.pages_per_chunk)
+            for page in range(chunk.first, chunk.stop)
+        }
+        found = ((page, self.memo.find(self.span.hashes[page]) or spots.get(page)) for page in wanted)
+        return {page: spot for page, spot in found if spot}
+
+    def _run(self, tier: Tier, reads: Sequence[BlobRead], located: Iterable[Sequence[int]]) -> bool:
+        """Read blobs and settle their pages; False when the tier should not be asked again now."""
+        if not reads:
+            return True
+        statuses = tier.backend.get([read.item() for read in reads], self.deadline)
+        good: list[str] = []
+        bad: list[str] = []
+        for read, status, pages in zip(reads, statuses, located, strict=True):
+            self._settle(read, status, pages)
+            if status is Status.OK:
+                good.append(read.key)
+                self.promotable.append((tier, read))
+            elif status is Status.SHORT or (status is Status.CORRUPT and _unusable(read)):
+                bad.append(read.key)
+        tier.backend.touch(good[::-1])
+        if bad:
+            tier.backend.quarantine(bad)
+        return not _TIER_DOWN.intersection(statuses)
+
+    def _settle(self, read: BlobRead, status: Status, pages: Sequence[int]) -> None:
+        outcomes = read.outcomes if status in _CHECKED else [reason_of(status)] * len(pages)
+        for page, outcome in zip(pages, outcomes, strict=True):
+            if outcome is None or outcome is not MissReason.ABSENT:
+                self.reasons[page] = outcome
+
+
+def _unusable(read: BlobRead) -> bool:
+    """Whether no reader could ever use this blob: then it only costs space and reads."""
+    return any(
+        outcome in (MissReason.CORRUPT, MissReason.FOREIGN, MissReason.EXPIRED) for outcome in read.outcomes
+    )
+
+
+def whole(page: Page) -> list[Part]:
+    """Parts that fill a page from the start of a blob without header."""
+    offsets = accumulate(map(len, page), initial=0)
+    return [Part(offset, buffer) for offset, buffer in zip(offsets, page, strict=False)]

@@ -1,0 +1,156 @@
+"""One namespace of a store, as one pool of one rank sees it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sgkv.backends.deadline import Deadline
+from sgkv.chunk.blob import BlobIdentity, Page
+from sgkv.chunk.layout import PageLayout
+from sgkv.counters import Counters
+from sgkv.identity import Namespace
+from sgkv.keys import chunk_keys, page_keys
+from sgkv.reasons import MissReason
+from sgkv.store.lookup import Found, Search
+from sgkv.store.memo import ChunkMemo
+from sgkv.store.promotion import Promoter
+from sgkv.store.reading import Reading
+from sgkv.store.span import Span
+from sgkv.store.tier import Tier
+from sgkv.store.write_behind import WriteBehind
+from sgkv.store.writing import Writing
+
+_DISCARD_TIMEOUT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Machinery:
+    """What all sessions of a store share."""
+
+    tiers: Sequence[Tier]
+    counters: Counters
+    chunk_tokens: int
+    ttl: float | None
+    write_behind: WriteBehind | None
+    """None without an arena tier, or without a tier below it."""
+    promoter: Promoter | None
+
+    @property
+    def arena(self) -> Tier | None:
+        return next((tier for tier in self.tiers if tier.arena is not None), None)
+
+    @property
+    def below(self) -> Sequence[Tier]:
+        return [tier for tier in self.tiers if tier.arena is None]
+
+
+class Session:
+    """Pages in, pages out. Any thread; no call waits longer than the deadlines of its tiers.
+
+    A page is a sequence of writable buffers that concatenate to `layout.page_bytes`. Buffers are
+    only touched during the call.
+    """
+
+    def __init__(self, machinery: Machinery, namespace: Namespace, layout: PageLayout, producer: str) -> None:
+        self.namespace = namespace
+        self.layout = layout
+        self._shared = machinery
+        self._memo = ChunkMemo()
+        self._identity = BlobIdentity(namespace.digest, layout, producer)
+        # Arena pages have no header that could tell their byte order: each order is its own.
+        self._arena_namespace = f"{namespace.digest}.{layout.order.value}"
+        self.pages_per_chunk = max(1, machinery.chunk_tokens // layout.tokens) if layout.tokens else 1
+        self._writing = Writing(
+            self._identity, self._arena_namespace, self.pages_per_chunk, machinery.counters
+        )
+
+    def lookup(self, span: Span) -> Found:
+        """How many leading pages of the span can be read now. No effect on the eviction order."""
+        return self._search(span).over(self._shared.tiers)
+
+    def contains(self, span: Span) -> list[bool]:
+        """For each page of the span, on its own, whether it can be read now."""
+        search = self._search(span)
+        search.over(self._shared.tiers)
+        return search.available
+
+    def get(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[MissReason | None]:
+        """Fill `pages`; None for each page that is filled and verified, else why it is not.
+
+        What a page holds after a miss is undefined.
+        """
+        reading = Reading(
+            span, pages, self._identity, self._arena_namespace, self.pages_per_chunk, self._memo, deadline
+        )
+        reading.over(self._shared.tiers)
+        self._account(reading)
+        return reading.reasons
+
+    def set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
+        """Store `pages`; True for each that is stored, or was already.
+
+        With an arena tier the bytes are copied there and written to the lower tiers afterwards; a
+        page whose chunk is not complete is held for a moment, for the rest to arrive.
+        """
+        shared = self._shared
+        expires_at = int(time.time() + shared.ttl) if shared.ttl else 0
+        arena = shared.arena
+        if arena is None:
+            return self._writing.direct(shared.tiers, span, pages, expires_at, deadline)
+        return self._writing.through_arena(arena, shared.write_behind, span, pages, expires_at)
+
+    def pin(self, span: Span, pinned: bool = True) -> list[bool]:
+        """Exempt the pages of a span from eviction where they are now; True where a tier did so.
+
+        A page in a full chunk is pinned with its chunk.
+        """
+        done = [False] * len(span.hashes)
+        for tier in self._shared.tiers:
+            namespace = self._arena_namespace if tier.arena else self._identity.namespace
+            flags = tier.backend.pin(page_keys(namespace, span.hashes), pinned)
+            done = [before or flag for before, flag in zip(done, flags, strict=True)]
+            if tier.arena is None:
+                self._pin_chunks(tier, span, pinned, done)
+        return done
+
+    def clear(self) -> None:
+        """Forget everything in this namespace, in every tier, at once; space is reclaimed later."""
+        shared = self._shared
+        if shared.write_behind is not None:
+            shared.write_behind.discard(self._identity.namespace, _DISCARD_TIMEOUT)
+        if shared.promoter is not None:
+            shared.promoter.discard(self._arena_namespace, _DISCARD_TIMEOUT)
+        for tier in shared.tiers:
+            namespace = self._arena_namespace if tier.arena else self._identity.namespace
+            tier.backend.delete_prefix(f"{namespace}/")
+        self._memo.forget()
+
+    def _search(self, span: Span) -> Search:
+        return Search(
+            span,
+            self._identity.namespace,
+            self._arena_namespace,
+            self.pages_per_chunk,
+            self._memo,
+            [False] * len(span.hashes),
+        )
+
+    def _account(self, reading: Reading) -> None:
+        counters = self._shared.counters
+        for tier, pages in reading.served_by.items():
+            counters.hits(tier, pages, self.layout.page_bytes)
+        counters.misses(reading.reasons)
+        promoter = self._shared.promoter
+        if promoter is not None and reading.promotable:
+            for tier in {tier.name: tier for tier, _ in reading.promotable if tier.promote}.values():
+                reads = [read for source, read in reading.promotable if source is tier]
+                promoter.submit(tier, reads, self._arena_namespace)
+
+    def _pin_chunks(self, tier: Tier, span: Span, pinned: bool, done: list[bool]) -> None:
+        chunks = list(span.chunks(self.pages_per_chunk))
+        keys = chunk_keys(self._identity.namespace, [chunk.last_hash for chunk in chunks])
+        for chunk, flag in zip(chunks, tier.backend.pin(keys, pinned), strict=True):
+            if flag:
+                done[chunk.first : chunk.stop] = [True] * (chunk.stop - chunk.first)

@@ -1,0 +1,105 @@
+"""The store: tiers in order, and the sessions that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sgkv.backends.base import BackendStats
+from sgkv.chunk.layout import PageLayout
+from sgkv.counters import Counters
+from sgkv.identity import Namespace
+from sgkv.store.promotion import Promoter
+from sgkv.store.session import Machinery, Session
+from sgkv.store.tier import Tier
+from sgkv.store.write_behind import WriteBehind
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """A snapshot; taking it does no I/O."""
+
+    tiers: dict[str, BackendStats]
+    counters: dict[str, int | dict[str, int]]
+    write_behind_bytes: int
+    """Bytes of arena pages leased for writing to lower tiers."""
+    write_behind_queued: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Sizes and times of a store; docs/configuration.md describes each."""
+
+    chunk_tokens: int = 256
+    ttl: float | None = None
+    """Seconds until what is written expires."""
+    write_behind_bytes: int = 1 << 30
+    tail_delay: float = 2.0
+    write_threads: int = 1
+    drain_timeout: float = 5.0
+
+
+class Store:
+    """KV pages over an ordered list of tiers, fastest first. Any thread.
+
+    At most one tier has an arena, and it is the first. Owns the backends: `close` closes them.
+    """
+
+    def __init__(self, tiers: Sequence[Tier], options: StoreOptions, counters: Counters | None = None) -> None:
+        if not tiers:
+            raise ValueError("a store needs at least one tier")
+        if any(tier.arena is not None for tier in tiers[1:]):
+            raise ValueError("only the first tier may be a cpu tier")
+        self.counters = counters or Counters()
+        self.tiers = tuple(tiers)
+        self._options = options
+        arena, below = tiers[0].arena, [tier for tier in tiers if tier.arena is None]
+        staged = arena is not None and bool(below)
+        self._write_behind = (
+            WriteBehind(
+                below,
+                self.counters,
+                max_bytes=options.write_behind_bytes,
+                tail_delay=options.tail_delay,
+                threads=options.write_threads,
+            )
+            if staged
+            else None
+        )
+        promotes = any(tier.promote for tier in below)
+        self._promoter = Promoter(arena, self.counters) if arena is not None and promotes else None
+
+    def open(self, namespace: Namespace, layout: PageLayout, producer: str = "") -> Session:
+        """A session for one pool of one rank. `producer` names the engine in chunk headers."""
+        shared = Machinery(
+            self.tiers,
+            self.counters,
+            self._options.chunk_tokens,
+            self._options.ttl,
+            self._write_behind,
+            self._promoter,
+        )
+        return Session(shared, namespace, layout, producer)
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until everything set so far is in the lower tiers, tails included."""
+        written = self._write_behind is None or self._write_behind.flush(timeout)
+        return written and (self._promoter is None or self._promoter.flush(timeout))
+
+    def stats(self) -> StoreStats:
+        behind = self._write_behind
+        return StoreStats(
+            {tier.name: tier.backend.stats() for tier in self.tiers},
+            self.counters.snapshot(),
+            behind.leased_bytes if behind else 0,
+            behind.queued if behind else 0,
+        )
+
+    def close(self) -> None:
+        """Drain write-behind for at most `drain_timeout` seconds, then close every tier. Idempotent."""
+        if self._write_behind is not None:
+            self._write_behind.close(self._options.drain_timeout)
+        if self._promoter is not None:
+            self._promoter.close(self._options.drain_timeout)
+        for tier in self.tiers:
+            tier.backend.close()

@@ -1,0 +1,117 @@
+"""From an engine's pages to blobs: which pages form chunks, and which stay single."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sgkv.backends.base import PutItem
+from sgkv.backends.cpu import CpuBackend, Lease
+from sgkv.backends.deadline import Deadline
+from sgkv.chunk.blob import BlobIdentity, Page, put_item
+from sgkv.counters import Counters
+from sgkv.keys import chunk_keys, page_keys
+from sgkv.store.span import ChunkSlice, Span
+from sgkv.store.tier import Tier
+from sgkv.store.write_behind import Work, WriteBehind
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How one session writes; the pages' order and identity are the session's."""
+
+    identity: BlobIdentity
+    arena_namespace: str
+    pages_per_chunk: int
+    counters: Counters
+
+    def through_arena(
+        self, arena: Tier, behind: WriteBehind | None, span: Span, pages: Sequence[Page], expires_at: int
+    ) -> list[bool]:
+        """Copy into the arena and leave the lower tiers to write-behind."""
+        keys = page_keys(self.arena_namespace, span.hashes)
+        items = [PutItem(key, page, None, expires_at) for key, page in zip(keys, pages, strict=True)]
+        statuses = arena.backend.put(items)
+        self.counters.writes(arena.name, statuses, [self.identity.layout.page_bytes] * len(items))
+        if behind is not None and arena.arena is not None:
+            self._schedule(arena.arena, behind, span, expires_at)
+        return [status.ok for status in statuses]
+
+    def direct(
+        self, tiers: Sequence[Tier], span: Span, pages: Sequence[Page], expires_at: int, deadline: Deadline
+    ) -> list[bool]:
+        """Write chunk blobs straight from the engine's pages; a page counts where any tier has it."""
+        items, covered = self._direct_items(span, pages, expires_at)
+        done = [False] * len(pages)
+        for tier in tiers:
+            statuses = tier.backend.put(items, deadline)
+            self.counters.writes(tier.name, statuses, [item.size for item in items])
+            tier.backend.touch(chunk_keys(self.identity.namespace, self._chain(span))[::-1])
+            for status, covers in zip(statuses, covered, strict=True):
+                if status.ok:
+                    done[covers.start : covers.stop] = [True] * len(covers)
+        return done
+
+    def _direct_items(
+        self, span: Span, pages: Sequence[Page], expires_at: int
+    ) -> tuple[list[PutItem], list[range]]:
+        whole = [chunk for chunk in self._chunks(span) if not chunk.skipped]
+        covered = [range(chunk.first, chunk.stop) for chunk in whole]
+        in_chunks = {page for pages_ in covered for page in pages_}
+        single = [page for page in range(len(pages)) if page not in in_chunks]
+        namespace = self.identity.namespace
+        items = [
+            put_item(key, self.identity, span.hashes[c.first : c.stop], pages[c.first : c.stop], expires_at)
+            for key, c in zip(chunk_keys(namespace, [c.last_hash for c in whole]), whole, strict=True)
+        ]
+        items += [
+            put_item(key, self.identity, [span.hashes[page]], [pages[page]], expires_at)
+            for key, page in zip(page_keys(namespace, [span.hashes[p] for p in single]), single, strict=True)
+        ]
+        return items, covered + [range(page, page + 1) for page in single]
+
+    def _schedule(self, arena: CpuBackend, behind: WriteBehind, span: Span, expires_at: int) -> None:
+        """Queue the span's chunks; its tail, and what cannot form a chunk, as single pages."""
+        if span.before is None:
+            self._queue_pages(arena, behind, span.hashes, expires_at, hold=False)
+            return
+        chain = self._chain(span)
+        for chunk in self._chunks(span):
+            hashes = span.chunk_hashes(chunk)
+            leases = self._lease(arena, hashes)
+            if all(leases):
+                present = [lease for lease in leases if lease]
+                behind.submit(Work(self.identity, hashes, present, True, expires_at, chain))
+                for page_hash in hashes:
+                    behind.take_tail(self.identity.namespace, page_hash)
+            else:  # earlier pages of the chunk have left the arena
+                _release(leases)
+                own = span.hashes[chunk.first : chunk.stop]
+                self._queue_pages(arena, behind, own, expires_at, hold=False)
+        tail = span.hashes[span.tail(self.pages_per_chunk) :]
+        self._queue_pages(arena, behind, tail, expires_at, hold=True)
+
+    def _queue_pages(
+        self, arena: CpuBackend, behind: WriteBehind, hashes: Sequence[str], expires_at: int, *, hold: bool
+    ) -> None:
+        place = behind.hold_tail if hold else behind.submit
+        for page_hash, lease in zip(hashes, self._lease(arena, hashes), strict=True):
+            if lease is not None:
+                place(Work(self.identity, [page_hash], [lease], False, expires_at))
+
+    def _lease(self, arena: CpuBackend, hashes: Sequence[str]) -> Sequence[Lease | None]:
+        return arena.lease(page_keys(self.arena_namespace, hashes))
+
+    def _chunks(self, span: Span) -> Sequence[ChunkSlice]:
+        return [] if span.before is None else list(span.chunks(self.pages_per_chunk))
+
+    def _chain(self, span: Span) -> list[str]:
+        return [] if span.before is None else span.chunk_chain(self.pages_per_chunk)
+
+
+def _release(leases: Sequence[Lease | None]) -> None:
+    for lease in leases:
+        if lease is not None:
+            lease.release()
+
+
