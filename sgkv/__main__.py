@@ -1,0 +1,5 @@
+"""`python -m sgkv`."""
+
+from sgkv.cli import main
+
+main()

@@ -1,0 +1,114 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+import platform
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sgkv import __version__
+
+app = typer.Typer(
+    name="sgkv",
+    help="The KV cache of LLM inference as a storage asset.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+config_app = typer.Typer(help="Show or check a configuration.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="YAML, TOML or JSON; default: $SGKV_CONFIG.")
+]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Also write the result here.")
+]
+
+
+class Format(StrEnum):
+    """How `config show` prints."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+class Mode(StrEnum):
+    """How SGLang is told to use sgkv."""
+
+    FLAG = "flag"
+    DYNAMIC = "dynamic"
+
+
+def main() -> None:
+    """Entry point of the `sgkv` script and of `python -m sgkv`."""
+    app()
+
+
+@app.command()
+def version() -> None:
+    """Print sgkv's version and Python's."""
+    typer.echo(f"sgkv {__version__}, Python {platform.python_version()}")
+
+
+@config_app.command("show")
+def config_show(
+    config: ConfigOption = None,
+    output: Annotated[
+        Format, typer.Option("--format", help="yaml has comments, json is for programs.")
+    ] = Format.YAML,
+) -> None:
+    """Print every setting in effect, and where each comes from."""
+    from sgkv.cli.config import show
+
+    raise typer.Exit(show(config, output))
+
+
+@config_app.command("validate")
+def config_validate(
+    file: Annotated[Path, typer.Argument(help="YAML, TOML or JSON.")],
+    *,
+    machine: Annotated[
+        bool,
+        typer.Option("--machine/--no-machine", help="Also check it against this machine's memory and disks."),
+    ] = True,
+) -> None:
+    """Check a file; exit code 2 with everything that is wrong with it."""
+    from sgkv.cli.config import validate
+
+    raise typer.Exit(validate(file, machine=machine))
+
+
+@app.command("sglang-args")
+def sglang_args(
+    config: ConfigOption = None,
+    mode: Annotated[
+        Mode, typer.Option(help="flag needs sgkv's plugin; dynamic works without it.")
+    ] = Mode.FLAG,
+) -> None:
+    """Print the flags that make SGLang use sgkv, quoted for a shell."""
+    from sgkv.cli.sglang_args import print_flags
+
+    raise typer.Exit(print_flags(config, mode))
+
+
+@app.command()
+def demo(json: JsonOption = None) -> None:
+    """Serve a prompt with a real engine, kill it, and serve it again from the store."""
+    from sgkv.demo import run_demo
+
+    raise typer.Exit(run_demo(json_path=json))
+
+
+@app.command()
+def bench(
+    suites: Annotated[list[str], typer.Argument(metavar="SUITE...", help="What to measure.")],
+    json: JsonOption = None,
+) -> None:
+    """Measure sgkv against the plainest way to move the same bytes."""
+    from sgkv.bench import run
+
+    raise typer.Exit(run(suites, json))

@@ -1,0 +1,45 @@
+"""Configuration: one model, read from a file, the environment or an engine's arguments.
+
+`load` finds and checks the settings, `resolve` turns them into numbers for the machine at hand.
+Importing this package imports pydantic; `import sgkv` does not.
+"""
+
+from sgkv.config.errors import ConfigError, Problem
+from sgkv.config.loading import Loaded, load
+from sgkv.config.machine import Machine, Place, this_machine
+from sgkv.config.model import Config, EngineConfig, ModelConfig, WriteBehindConfig
+from sgkv.config.resolving import ResolvedConfig, ResolvedCpu, ResolvedDisk, resolve
+from sgkv.config.tiers import (
+    AnyTier,
+    BreakerConfig,
+    CpuTier,
+    DeadlineConfig,
+    DiskTier,
+    FaultConfig,
+    SimulateConfig,
+)
+
+__all__ = [
+    "AnyTier",
+    "BreakerConfig",
+    "Config",
+    "ConfigError",
+    "CpuTier",
+    "DeadlineConfig",
+    "DiskTier",
+    "EngineConfig",
+    "FaultConfig",
+    "Loaded",
+    "Machine",
+    "ModelConfig",
+    "Place",
+    "Problem",
+    "ResolvedConfig",
+    "ResolvedCpu",
+    "ResolvedDisk",
+    "SimulateConfig",
+    "WriteBehindConfig",
+    "load",
+    "resolve",
+    "this_machine",
+]

@@ -1,0 +1,112 @@
+"""The whole configuration of a store, with its defaults and the rules that span fields."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, Positive, Section
+from sgkv.config.units import Capacity, Duration, Percent
+
+
+class ModelConfig(Section):
+    """What makes two servers' KV interchangeable."""
+
+    weights: str = Field("auto", min_length=1)
+    """``auto`` fingerprints config, safetensors headers and quantization; ``full`` hashes every byte of
+    the weights; anything else is a revision of your own that you change whenever the weights change."""
+    numerics: Literal["exact", "compatible"] = "exact"
+    """``exact`` shares between equal engine, version, device kind and kernels; ``compatible`` within
+    `numerics_class`."""
+    numerics_class: str | None = Field(None, min_length=1)
+    """The reviewed class, e.g. ``llama-family bf16 unquantized``."""
+
+    @model_validator(mode="after")
+    def _class_belongs_to_compatible(self) -> Self:
+        if (self.numerics == "compatible") != (self.numerics_class is not None):
+            raise ValueError(
+                'numerics: compatible and numerics_class go together: set both, or numerics: "exact" alone'
+            )
+        return self
+
+
+class WriteBehindConfig(Section):
+    """How pages move to the slower tiers after the engine's call has returned."""
+
+    max_bytes: Capacity = "auto"
+    """Bytes waiting; past it a write is dropped and counted. A share is of the first cpu tier; auto is
+    the smaller of 1 GiB and 50 % of it."""
+    tail_delay: Duration = 2.0
+    """How long a chunk may stay incomplete before its pages are written one by one."""
+    threads: int = Field(1, ge=1, le=64)
+    """Threads that write, over all tiers."""
+    drain_timeout: Duration = 5.0
+    """How long closing the store waits for what is queued."""
+
+
+class EngineConfig(Section):
+    """How long one call of the engine may wait for the store, over all tiers."""
+
+    exists_deadline: Positive = 0.05
+    get_deadline: Positive = 5.0
+    set_deadline: Positive = 5.0
+
+
+class Config(Section):
+    """One store."""
+
+    tenant: str = Field("default", min_length=1, max_length=128)
+    """Stores of different tenants never share a blob, whatever places they share."""
+    model: ModelConfig = ModelConfig()
+    chunk_tokens: int = Field(256, ge=16, le=4096)
+    """Tokens a stored chunk covers; a power of two."""
+    tiers: tuple[Annotated[AnyTier, Field(discriminator="type")], ...] = (
+        CpuTier(type="cpu"),
+        DiskTier(type="disk"),
+    )
+    """Fastest first."""
+    write_behind: WriteBehindConfig = WriteBehindConfig()
+    engine: EngineConfig = EngineConfig()
+    ttl: Positive | None = None
+    """Age at which a chunk is a miss; null is never."""
+
+    @field_validator("chunk_tokens")
+    @classmethod
+    def _power_of_two(cls, tokens: int) -> int:
+        if tokens & (tokens - 1):
+            lower = 1 << (tokens.bit_length() - 1)
+            raise ValueError(f"{tokens} is not a power of two: write {lower} or {2 * lower}")
+        return tokens
+
+    @field_validator("tiers")
+    @classmethod
+    def _tiers_fit_together(cls, tiers: tuple[AnyTier, ...]) -> tuple[AnyTier, ...]:
+        if not tiers:
+            raise ValueError("there is no tier to keep anything in: name at least one, or leave the key out")
+        for upper, lower in pairwise(tiers):
+            if lower.speed < upper.speed:
+                raise ValueError(
+                    f"{lower.name!r} ({lower.type}) is faster than {upper.name!r} ({upper.type}) before it: "
+                    "order the tiers from fast to slow"
+                )
+        _distinct([tier.name for tier in tiers], "tiers are named {!r}: give each a name of its own")
+        paths = [str(tier.path) for tier in tiers if isinstance(tier, DiskTier)]
+        _distinct(paths, "disk tiers have the path {!r}: give each a folder of its own")
+        return tiers
+
+    @model_validator(mode="after")
+    def _queue_has_a_measure(self) -> Self:
+        no_cpu = not any(isinstance(tier, CpuTier) for tier in self.tiers)
+        if no_cpu and isinstance(self.write_behind.max_bytes, Percent):
+            raise ValueError(
+                "write_behind.max_bytes is a share of the cpu tier, and there is none: write a size"
+            )
+        return self
+
+
+def _distinct(values: list[str], message: str) -> None:
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"{values.count(value)} {message.format(value)}")

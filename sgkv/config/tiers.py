@@ -1,0 +1,138 @@
+"""Tiers: the places a store keeps blobs in, and how far each may be trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+
+from annotated_types import Gt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
+
+from sgkv.config.units import Auto, Capacity, Duration, Percent, Size
+
+Positive = Annotated[Duration, Gt(0)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: immutable, and no key in it goes unread."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class DeadlineConfig(Section):
+    """How long one batched call to a tier may take before its answer no longer matters."""
+
+    contains: Positive = 0.05
+    get: Positive = 5.0
+    put: Positive = 10.0
+
+
+class BreakerConfig(Section):
+    """When to stop asking a tier that fails, and for how long."""
+
+    failures: int = Field(5, ge=1)
+    """Consecutive failed calls that open the breaker."""
+    cooldown: Positive = 1.0
+    """First pause; each probe that fails doubles it."""
+    max_cooldown: Positive = 60.0
+
+    @model_validator(mode="after")
+    def _grows(self) -> Self:
+        if self.max_cooldown < self.cooldown:
+            raise ValueError("max_cooldown is shorter than cooldown: a pause only grows")
+        return self
+
+
+class SimulateConfig(Section):
+    """Makes a tier as slow as another would be, for experiments."""
+
+    latency: Duration = 0.0
+    """Added to every call."""
+    bandwidth: Annotated[Size, Gt(0)] | None = None
+    """Bytes a second that the tier does not exceed; null is no limit."""
+
+
+class FaultConfig(Section):
+    """Makes a tier misbehave, for chaos tests: shares of calls (0..1), the same ones for the same seed."""
+
+    seed: int = 0
+    error: Probability = 0.0
+    hang: Probability = 0.0
+    corrupt: Probability = 0.0
+    absent: Probability = 0.0
+
+
+class Tier(Section):
+    """What every tier has. `speed` orders the kinds: a tier may only follow one that is as fast."""
+
+    speed: ClassVar[int]
+    type: str
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")
+    """Unique; the label in metrics."""
+    capacity: Capacity = "auto"
+    deadlines: DeadlineConfig = DeadlineConfig()
+    breaker: BreakerConfig = BreakerConfig()
+    promote: bool = True
+    """Whether what is read from a slower tier is also kept here."""
+    simulate: SimulateConfig | None = None
+    faults: FaultConfig | None = None
+
+    @field_validator("capacity")
+    @classmethod
+    def _has_room(cls, capacity: int | Percent | Auto) -> int | Percent | Auto:
+        if capacity == 0:
+            raise ValueError("a tier without room holds nothing: write a size, or leave the tier out")
+        return capacity
+
+
+class CpuTier(Tier):
+    """Memory of this process. Capacity: bytes, or a share of the machine's memory."""
+
+    speed: ClassVar[int] = 0
+    type: Literal["cpu"]
+    name: str = Field("cpu", pattern=r"^[a-z][a-z0-9_-]{0,31}$")
+    copy_threads: int | None = Field(None, ge=1, le=64)
+    """Threads that copy large batches; null chooses by the number of cores."""
+
+
+def parse_path(value: object) -> Path | Auto:
+    """An absolute path, with ``~`` for the home folder, or ``"auto"``."""
+    if value == "auto":
+        return "auto"
+    if not isinstance(value, str | Path):
+        raise ValueError(f"{value!r} is not a path")  # noqa: TRY004 - pydantic collects ValueErrors
+    path = Path(value).expanduser()
+    if not path.is_absolute():
+        raise ValueError(f"{str(value)!r} depends on where the server is started: write an absolute path")
+    return path
+
+
+TierPath = Annotated[Path | Auto, PlainValidator(parse_path), PlainSerializer(str)]
+
+
+class DiskTier(Tier):
+    """A folder of files. Capacity: bytes, or a share of the file system it lies on."""
+
+    speed: ClassVar[int] = 1
+    type: Literal["disk"]
+    name: str = Field("disk", pattern=r"^[a-z][a-z0-9_-]{0,31}$")
+    path: TierPath = "auto"
+    """May be shared by several processes; auto is ``sgkv`` in the user's cache folder."""
+    min_free: Capacity = "auto"
+    """Room always left on the file system; auto is the smaller of 2 GiB and 2 %."""
+    io_threads: int | None = Field(None, ge=1, le=64)
+    """Threads that read and write; null chooses by the number of cores."""
+    fsync: Literal["none", "data"] = "none"
+    """`data` makes a published blob survive a power cut; without it a torn one is a counted miss."""
+
+
+AnyTier: TypeAlias = CpuTier | DiskTier
