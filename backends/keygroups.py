@@ -1,0 +1,43 @@
+"""Keys by their first path segment, so that a whole namespace is found without a full walk."""
+
+from __future__ import annotations
+
+
+class KeyGroups:
+    """A set of keys, grouped by what stands before the first ``/``.
+
+    Not thread-safe: kept next to an index, under the index's lock.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, set[str]] = {}
+
+    def add(self, key: str) -> None:
+        name = key.partition("/")[0]
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = set()
+        group.add(key)
+
+    def discard(self, key: str) -> None:
+        name = key.partition("/")[0]
+        group = self._groups.get(name)
+        if group is None:
+            return
+        group.discard(key)
+        if not group:
+            del self._groups[name]
+
+    def under(self, prefix: str) -> list[str]:
+        """Every key that starts with `prefix`; all of them for an empty one."""
+        name, slash, rest = prefix.partition("/")
+        if not slash:
+            return [key for group in self._groups.values() for key in group if key.startswith(prefix)]
+        group = self._groups.get(name, set())
+        return [key for key in group if key.startswith(prefix)] if rest else list(group)
+
+
+def require_folder_prefix(prefix: str) -> None:
+    """Raises ValueError unless `prefix` names a folder of keys, as `delete_prefix` wants it."""
+    if len(prefix) < 2 or not prefix.endswith("/"):
+        raise ValueError(f"prefix must be non-empty and end in '/', got {prefix!r}")

@@ -1,0 +1,136 @@
+"""A bounded pool of daemon threads, and batches spread over it.
+
+Unlike `concurrent.futures.ThreadPoolExecutor` it refuses work instead of queueing it without
+bound, and a thread that hangs in a dead device cannot keep the process from exiting.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from itertools import count
+
+from sgkv.backends.deadline import Deadline
+
+Task = Callable[[], None]
+
+
+class WorkerPool:
+    """Up to `threads` threads, started as they are needed, and `backlog` tasks waiting for one."""
+
+    def __init__(self, threads: int, name: str, *, backlog: int) -> None:
+        self.threads = threads
+        self._name = name
+        self._backlog = backlog
+        self._lock = threading.Lock()
+        self._queue: queue.SimpleQueue[tuple[Future[None], Task] | None] = queue.SimpleQueue()
+        self._started: list[threading.Thread] = []
+        self._idle = 0
+        self._queued = 0
+        self._closed = False
+
+    def submit(self, task: Task) -> Future[None] | None:
+        """Hand a task over; None when every thread is busy and the backlog is full, or when closed."""
+        with self._lock:
+            startable = self.threads - len(self._started)
+            if self._closed or self._queued >= self._idle + startable + self._backlog:
+                return None
+            self._queued += 1
+            if self._queued > self._idle and startable:
+                self._start()
+            future: Future[None] = Future()
+            self._queue.put((future, task))
+        return future
+
+    def close(self, timeout: float) -> bool:
+        """Finish what was accepted and end the threads; False if some still run after `timeout` s."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                for _ in self._started:
+                    self._queue.put(None)
+        ends = time.monotonic() + timeout
+        for thread in self._started:
+            thread.join(max(0.0, ends - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._started)
+
+    def _start(self) -> None:
+        name = f"{self._name}-{len(self._started)}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._started.append(thread)
+        self._idle += 1
+        thread.start()
+
+    def _serve(self) -> None:
+        while (job := self._queue.get()) is not None:
+            with self._lock:
+                self._idle -= 1
+                self._queued -= 1
+            _run(*job)
+            del job  # an idle thread must not keep the last task's buffers alive
+            with self._lock:
+                self._idle += 1
+
+
+def _run(future: Future[None], task: Task) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        task()
+    except BaseException as error:  # whoever waits for the future gets it, as in concurrent.futures
+        future.set_exception(error)
+    else:
+        future.set_result(None)
+
+
+def spread(pool: WorkerPool, items: int, work: Callable[[int], None], helpers: int) -> None:
+    """Call `work(i)` for every `i < items`, in this thread and in up to `helpers` of the pool.
+
+    Returns when all are done, however long that takes; an exception of `work` propagates.
+    """
+    cursor = count()
+    futures = _submit_each(pool, lambda: _drain(cursor, items, work), min(helpers, items - 1))
+    try:
+        _drain(cursor, items, work)
+    finally:
+        started = [future for future in futures if not future.cancel()]
+        wait(started)
+    for future in started:
+        future.result()
+
+
+def spread_until(pool: WorkerPool, items: int, work: Callable[[int], None], deadline: Deadline) -> bool:
+    """As `spread`, but only in the pool's threads, and no longer than `deadline` allows.
+
+    False when time ran out, or no thread would take the work: the deadline is then cancelled, so
+    that nothing touches the caller's buffers any more, and work that has not begun never does.
+    """
+    cursor = count()
+
+    def drain() -> None:
+        _drain(cursor, items, lambda at: None if deadline.over else work(at))
+
+    futures = _submit_each(pool, drain, min(pool.threads, items))
+    done, late = wait(futures, deadline.remaining())
+    for future in late:
+        future.cancel()
+    if late or not futures:
+        deadline.cancel()
+    for future in done:
+        future.result()
+    return bool(futures) and not late
+
+
+def _submit_each(pool: WorkerPool, task: Task, times: int) -> list[Future[None]]:
+    futures = (pool.submit(task) for _ in range(times))
+    return [future for future in futures if future is not None]
+
+
+def _drain(cursor: count[int], items: int, work: Callable[[int], None]) -> None:
+    at = next(cursor)
+    while at < items:
+        work(at)
+        at = next(cursor)
