@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, Positive, Section
+from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, Positive, Section, check_together
 from sgkv.config.units import Capacity, Duration, Percent
 
 
@@ -83,17 +82,7 @@ class Config(Section):
     @field_validator("tiers")
     @classmethod
     def _tiers_fit_together(cls, tiers: tuple[AnyTier, ...]) -> tuple[AnyTier, ...]:
-        if not tiers:
-            raise ValueError("there is no tier to keep anything in: name at least one, or leave the key out")
-        for upper, lower in pairwise(tiers):
-            if lower.speed < upper.speed:
-                raise ValueError(
-                    f"{lower.name!r} ({lower.type}) is faster than {upper.name!r} ({upper.type}) before it: "
-                    "order the tiers from fast to slow"
-                )
-        _distinct([tier.name for tier in tiers], "tiers are named {!r}: give each a name of its own")
-        paths = [str(tier.path) for tier in tiers if isinstance(tier, DiskTier)]
-        _distinct(paths, "disk tiers have the path {!r}: give each a folder of its own")
+        check_together(tiers)
         return tiers
 
     @model_validator(mode="after")
@@ -104,9 +93,3 @@ class Config(Section):
                 "write_behind.max_bytes is a share of the cpu tier, and there is none: write a size"
             )
         return self
-
-
-def _distinct(values: list[str], message: str) -> None:
-    for value in values:
-        if values.count(value) > 1:
-            raise ValueError(f"{values.count(value)} {message.format(value)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
@@ -81,8 +83,6 @@ class Tier(Section):
     capacity: Capacity = "auto"
     deadlines: DeadlineConfig = DeadlineConfig()
     breaker: BreakerConfig = BreakerConfig()
-    promote: bool = True
-    """Whether what is read from a slower tier is also kept here."""
     simulate: SimulateConfig | None = None
     faults: FaultConfig | None = None
 
@@ -132,7 +132,32 @@ class DiskTier(Tier):
     io_threads: int | None = Field(None, ge=1, le=64)
     """Threads that read and write; null chooses by the number of cores."""
     fsync: Literal["none", "data"] = "none"
-    """`data` makes a published blob survive a power cut; without it a torn one is a counted miss."""
+    """``data`` makes a published blob survive a power cut; without it a torn one is a counted miss."""
+    promote: bool = True
+    """Whether what is read from here is also copied into the cpu tier."""
 
 
 AnyTier: TypeAlias = CpuTier | DiskTier
+
+
+def check_together(tiers: Sequence[AnyTier]) -> None:
+    """Raise ValueError where tiers that are right by themselves make no order of tiers."""
+    if not tiers:
+        raise ValueError("there is no tier to keep anything in: name at least one, or leave the key out")
+    for upper, lower in pairwise(tiers):
+        if lower.speed < upper.speed:
+            raise ValueError(
+                f"{lower.name!r} ({lower.type}) is faster than {upper.name!r} ({upper.type}) before it: "
+                "order the tiers from fast to slow"
+            )
+    if len([tier for tier in tiers if isinstance(tier, CpuTier)]) > 1:
+        raise ValueError("there is more than one cpu tier: add up their capacities in one")
+    _distinct([tier.name for tier in tiers], "the name {!r}: give each tier its own")
+    paths = [str(tier.path) for tier in tiers if isinstance(tier, DiskTier)]
+    _distinct(paths, "the path {!r}: give each disk tier a folder of its own")
+
+
+def _distinct(values: Sequence[str], message: str) -> None:
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"{values.count(value)} tiers have {message.format(value)}")

@@ -84,10 +84,10 @@ def format_size(size: int) -> str | int:
 
 
 def approximate_size(size: int) -> str:
-    """`size` for a reader: three digits and a unit."""
+    """`size` for a reader: up to four digits and a unit."""
     for unit, factor in reversed(_BINARY.items()):
         if size >= factor:
-            return f"{size / factor:.3g} {unit}"
+            return f"{size / factor:.4g} {unit}"
     return f"{size} bytes"
 
 

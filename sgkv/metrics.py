@@ -1,0 +1,122 @@
+"""What the store does, as Prometheus metrics under the prefix ``sgkv_``.
+
+`Metrics` is fed in three ways: `observe` is the observer of a metered backend, `count` the sink of
+`sgkv.counters.Counters`, `update` takes a store's snapshot. prometheus_client is imported when the
+first `Metrics` is made, not before: it decides at import whether it writes to the files under
+``PROMETHEUS_MULTIPROC_DIR``, and SGLang sets that variable only once its server has begun to start. With
+it, the metrics of every rank appear at SGLang's own ``/metrics``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Counter
+
+    from sgkv.backends.base import BackendStats
+    from sgkv.store.store import StoreStats
+
+_BUCKETS = (1e-4, 2.5e-4, 1e-3, 2.5e-3, 1e-2, 2.5e-2, 0.1, 0.25, 1.0, 2.5, 10.0)
+"""Seconds: from a lookup in memory to the longest deadline."""
+
+_HELP = {
+    "failed_writes": "Blobs that a tier did not take",
+    "hit_pages": "Pages served",
+    "internal_errors": "Errors of sgkv's own that became misses",
+    "miss_pages": "Pages asked for and not served",
+    "promoted_pages": "Pages copied into the cpu tier after a read from a slower one",
+    "promotions_dropped": "Pages not promoted because the queue was full",
+    "read_bytes": "Bytes of pages served",
+    "write_behind_dropped_pages": "Pages not written to the slower tiers: the queue was full or closing",
+    "written_bytes": "Bytes that became new blobs",
+}
+
+
+class Metrics:
+    """The metrics of the stores of one process. Any thread."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        """Register in `registry`; without one they can be fed and read, and are exported nowhere."""
+        from prometheus_client import Counter, Gauge, Histogram
+
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._counters: dict[str, Counter] = {}
+        self._evicted: dict[tuple[str, str], int] = {}
+        self._items = Counter(
+            "sgkv_tier_items", "Blobs handled, by outcome", ("tier", "op", "status"), registry=registry
+        )
+        self._bytes = Counter("sgkv_tier_bytes", "Bytes moved", ("tier", "op"), registry=registry)
+        self._seconds = Histogram(
+            "sgkv_tier_seconds", "Duration of a batch", ("tier", "op"), buckets=_BUCKETS, registry=registry
+        )
+        gauges = {
+            name: Gauge(f"sgkv_{name}", text, labels, registry=registry, multiprocess_mode="liveall")
+            for name, text, labels in _GAUGES
+        }
+        self._tier_gauges = {name: gauge for name, gauge in gauges.items() if name.startswith("tier_")}
+        self._queue_bytes = gauges["write_behind_bytes"]
+        self._queue_items = gauges["write_behind_items"]
+
+    def observe(self, op: str, tier: str, seconds: float, statuses: Mapping[str, int], nbytes: int) -> None:
+        """One batched call of a tier: how long it took, its items by status, the bytes it moved."""
+        self._seconds.labels(tier, op).observe(seconds)
+        for status, items in statuses.items():
+            self._items.labels(tier, op, status).inc(items)
+        if nbytes:
+            self._bytes.labels(tier, op).inc(nbytes)
+
+    def count(self, name: str, labels: Mapping[str, str], amount: int) -> None:
+        """Add to the counter ``sgkv_{name}_total``, which has the same label names in every call."""
+        counter = self._counters.get(name) or self._new_counter(name, tuple(labels))
+        (counter.labels(**labels) if labels else counter).inc(amount)
+
+    def update(self, stats: StoreStats) -> None:
+        """Set the gauges to a snapshot of a store."""
+        self._queue_bytes.set(stats.write_behind_bytes)
+        self._queue_items.set(stats.write_behind_queued)
+        for tier, facts in stats.tiers.items():
+            for name, gauge in self._tier_gauges.items():
+                gauge.labels(tier).set(getattr(facts, name.removeprefix("tier_")))
+            self._count_evicted(tier, facts)
+
+    def _count_evicted(self, tier: str, facts: BackendStats) -> None:
+        """The backend reports totals; a counter takes what was added since the last snapshot."""
+        for name in ("evicted_blobs", "evicted_bytes"):
+            total = getattr(facts, name)
+            with self._lock:
+                added = total - self._evicted.get((tier, name), 0)
+                self._evicted[tier, name] = total
+            if added > 0:
+                self.count(f"tier_{name}", {"tier": tier}, added)
+
+    def _new_counter(self, name: str, labels: tuple[str, ...]) -> Counter:
+        from prometheus_client import Counter
+
+        with self._lock:
+            if name not in self._counters:
+                text = _HELP.get(name, name.replace("_", " ").capitalize())
+                self._counters[name] = Counter(f"sgkv_{name}", text, labels, registry=self._registry)
+            return self._counters[name]
+
+
+_GAUGES = (
+    ("tier_blobs", "Blobs in a tier", ("tier",)),
+    ("tier_used_bytes", "Bytes that a tier holds", ("tier",)),
+    ("tier_capacity_bytes", "Bytes that a tier may hold; 0 is no limit", ("tier",)),
+    ("tier_pinned_bytes", "Bytes that eviction leaves alone", ("tier",)),
+    ("write_behind_bytes", "Bytes on their way to the slower tiers", ()),
+    ("write_behind_items", "Chunks and tails on their way to the slower tiers", ()),
+)
+
+
+@lru_cache(maxsize=1)
+def process_metrics() -> Metrics:
+    """The metrics in prometheus_client's default registry: one set a process, however many stores."""
+    from prometheus_client import REGISTRY
+
+    return Metrics(REGISTRY)

@@ -1,0 +1,119 @@
+"""What a Prometheus server would read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sgkv.backends.base import BackendStats
+from sgkv.counters import Counters
+from sgkv.metrics import Metrics, process_metrics
+from sgkv.reasons import MissReason
+from sgkv.store.store import StoreStats
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def metrics(registry: CollectorRegistry) -> Metrics:
+    return Metrics(registry)
+
+
+def stats(*, evicted: int = 0, used: int = 700) -> StoreStats:
+    cpu = BackendStats(
+        blobs=7, used_bytes=used, capacity_bytes=1000, evicted_blobs=evicted, evicted_bytes=10 * evicted
+    )
+    return StoreStats({"cpu": cpu}, {}, write_behind_bytes=50, write_behind_queued=2)
+
+
+def test_a_batch_counts_items_bytes_and_time(metrics: Metrics, registry: CollectorRegistry) -> None:
+    metrics.observe("get", "disk", 0.02, {"ok": 3, "absent": 1}, 4096)
+    metrics.observe("get", "disk", 0.2, {"ok": 1}, 4096)
+    labels = {"tier": "disk", "op": "get"}
+    assert registry.get_sample_value("sgkv_tier_items_total", labels | {"status": "ok"}) == 4
+    assert registry.get_sample_value("sgkv_tier_items_total", labels | {"status": "absent"}) == 1
+    assert registry.get_sample_value("sgkv_tier_bytes_total", labels) == 8192
+    assert registry.get_sample_value("sgkv_tier_seconds_count", labels) == 2
+    assert registry.get_sample_value("sgkv_tier_seconds_bucket", labels | {"le": "0.025"}) == 1
+
+
+def test_the_stores_counters_become_counters(metrics: Metrics, registry: CollectorRegistry) -> None:
+    counters = Counters(metrics.count)
+    counters.misses([MissReason.CORRUPT, None, MissReason.CORRUPT, MissReason.ABSENT])
+    counters.hits("cpu", 5, 100)
+    counters.add("internal_errors")
+    assert registry.get_sample_value("sgkv_miss_pages_total", {"reason": "corrupt"}) == 2
+    assert registry.get_sample_value("sgkv_hit_pages_total", {"tier": "cpu"}) == 5
+    assert registry.get_sample_value("sgkv_read_bytes_total", {"tier": "cpu"}) == 500
+    assert registry.get_sample_value("sgkv_internal_errors_total") == 1
+
+
+def test_a_snapshot_sets_the_gauges(metrics: Metrics, registry: CollectorRegistry) -> None:
+    metrics.update(stats())
+    metrics.update(stats(used=300))
+    assert registry.get_sample_value("sgkv_tier_used_bytes", {"tier": "cpu"}) == 300
+    assert registry.get_sample_value("sgkv_tier_capacity_bytes", {"tier": "cpu"}) == 1000
+    assert registry.get_sample_value("sgkv_write_behind_bytes") == 50
+    assert registry.get_sample_value("sgkv_write_behind_items") == 2
+
+
+def test_evictions_are_counted_once_however_often_the_store_is_asked(
+    metrics: Metrics, registry: CollectorRegistry
+) -> None:
+    for evicted in (3, 3, 8):
+        metrics.update(stats(evicted=evicted))
+    assert registry.get_sample_value("sgkv_tier_evicted_blobs_total", {"tier": "cpu"}) == 8
+    assert registry.get_sample_value("sgkv_tier_evicted_bytes_total", {"tier": "cpu"}) == 80
+
+
+def test_every_name_has_our_prefix_and_a_help_text(metrics: Metrics, registry: CollectorRegistry) -> None:
+    metrics.observe("put", "cpu", 0.001, {"ok": 1}, 1)
+    metrics.count("hit_pages", {"tier": "cpu"}, 1)
+    metrics.update(stats(evicted=1))
+    families = list(text_string_to_metric_families(generate_latest(registry).decode()))
+    assert len(families) >= 10
+    assert [family.name for family in families if not family.name.startswith("sgkv_")] == []
+    assert [family.name for family in families if not family.documentation] == []
+
+
+def test_without_a_registry_any_number_of_them_can_be_fed() -> None:
+    for metrics in (Metrics(), Metrics()):
+        metrics.observe("get", "cpu", 0.001, {"ok": 1}, 1)
+        metrics.update(stats())
+
+
+def test_a_process_has_one_set() -> None:
+    assert process_metrics() is process_metrics()
+
+
+FEED = """
+from sgkv.metrics import Metrics
+import sys
+assert "prometheus_client" not in sys.modules
+import os
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = sys.argv[1]
+Metrics().observe("get", "cpu", 0.001, {"ok": 2}, 1)
+"""
+COLLECT = """
+import sys
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+registry = CollectorRegistry()
+MultiProcessCollector(registry, path=sys.argv[1])
+print(generate_latest(registry).decode())
+"""
+
+
+def test_ranks_add_up_in_the_servers_own_endpoint(tmp_path: Path) -> None:
+    for code in (FEED, FEED, COLLECT):
+        command = [sys.executable, "-c", code, str(tmp_path)]
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert 'sgkv_tier_items_total{op="get",status="ok",tier="cpu"} 4.0' in printed

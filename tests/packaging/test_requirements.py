@@ -1,0 +1,59 @@
+"""The pinned requirements: complete, exact, and of one mind."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+FILES = sorted((ROOT / "requirements").glob("*.txt"))
+
+
+def pins(path: Path) -> dict[str, str]:
+    """Version by normalized name."""
+    lines = [line.partition("#")[0].strip() for line in path.read_text().splitlines()]
+    requirements = [Requirement(line) for line in lines if line]
+    return {canonicalize_name(found.name): str(found.specifier) for found in requirements}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_line_pins_one_version(path: Path) -> None:
+    for name, specifier in pins(path).items():
+        assert specifier.startswith("=="), name
+        assert "*" not in specifier, name
+
+
+def test_no_two_files_disagree() -> None:
+    versions: dict[str, set[str]] = {}
+    for path in FILES:
+        for name, specifier in pins(path).items():
+            versions.setdefault(name, set()).add(specifier)
+    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("declared", "file"),
+    [(PROJECT["dependencies"], "core"), (PROJECT["optional-dependencies"]["dev"], None)],
+    ids=["core", "dev"],
+)
+def test_what_the_package_needs_is_pinned_within_what_it_allows(
+    declared: list[str], file: str | None
+) -> None:
+    pinned = {}
+    for path in FILES:
+        if file in (None, path.stem):
+            pinned |= pins(path)
+    for requirement in map(Requirement, declared):
+        version = pinned[canonicalize_name(requirement.name)].removeprefix("==")
+        assert version in requirement.specifier, requirement
+
+
+def test_the_mooncake_variants_stay_apart() -> None:
+    extras = PROJECT["optional-dependencies"]
+    names = [Requirement(extras[name][0]).name for name in ("mooncake", "mooncake-cuda12", "mooncake-cuda13")]
+    assert len(set(names)) == 3
