@@ -36,10 +36,10 @@ class Promoter:
         self._thread = threading.Thread(target=self._run, name="sgkv-promote", daemon=True)
         self._thread.start()
 
-    def submit(self, tier: Tier, reads: Sequence[BlobRead], arena_namespace: str) -> None:
+    def submit(self, reads: Sequence[tuple[Tier, BlobRead]], arena_namespace: str) -> None:
         """Queue blobs whose pages were just read and verified; last chunk first, parents outlive children."""
         with self._changed:
-            for read in reversed(reads):
+            for tier, read in reversed(reads):
                 if self._closing or self._queued_pages + len(read.hashes) > _MAX_QUEUED_PAGES:
                     self._counters.add("promotions_dropped", len(read.hashes))
                     continue

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import BlobIdentity, Page
-from sgkv.chunk.layout import PageLayout
+from sgkv.chunk.layout import Order, PageLayout
 from sgkv.counters import Counters
 from sgkv.identity import Namespace
 from sgkv.keys import chunk_keys, page_keys
@@ -61,7 +61,8 @@ class Session:
         self._identity = BlobIdentity(namespace.digest, layout, producer)
         # Arena pages have no header that could tell their byte order: each order is its own.
         self._arena_namespace = f"{namespace.digest}.{layout.order.value}"
-        self.pages_per_chunk = max(1, machinery.chunk_tokens // layout.tokens) if layout.tokens else 1
+        opaque = layout.order is Order.OPAQUE  # recurrent state: one page is one object
+        self.pages_per_chunk = 1 if opaque else max(1, machinery.chunk_tokens // layout.tokens)
         self._writing = Writing(
             self._identity, self._arena_namespace, self.pages_per_chunk, machinery.counters
         )
@@ -144,9 +145,7 @@ class Session:
         counters.misses(reading.reasons)
         promoter = self._shared.promoter
         if promoter is not None and reading.promotable:
-            for tier in {tier.name: tier for tier, _ in reading.promotable if tier.promote}.values():
-                reads = [read for source, read in reading.promotable if source is tier]
-                promoter.submit(tier, reads, self._arena_namespace)
+            promoter.submit(reading.promotable, self._arena_namespace)
 
     def _pin_chunks(self, tier: Tier, span: Span, pinned: bool, done: list[bool]) -> None:
         chunks = list(span.chunks(self.pages_per_chunk))

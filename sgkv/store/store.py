@@ -66,7 +66,7 @@ class Store:
             if staged
             else None
         )
-        promotes = any(tier.promote for tier in below)
+        promotes = staged and tiers[0].promote
         self._promoter = Promoter(arena, self.counters) if arena is not None and promotes else None
 
     def open(self, namespace: Namespace, layout: PageLayout, producer: str = "") -> Session:

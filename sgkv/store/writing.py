@@ -72,7 +72,7 @@ class Writing:
 
     def _schedule(self, arena: CpuBackend, behind: WriteBehind, span: Span, expires_at: int) -> None:
         """Queue the span's chunks; its tail, and what cannot form a chunk, as single pages."""
-        if span.before is None:
+        if not self._aligned(span):
             self._queue_pages(arena, behind, span.hashes, expires_at, hold=False)
             return
         chain = self._chain(span)
@@ -102,11 +102,15 @@ class Writing:
     def _lease(self, arena: CpuBackend, hashes: Sequence[str]) -> Sequence[Lease | None]:
         return arena.lease(page_keys(self.arena_namespace, hashes))
 
+    def _aligned(self, span: Span) -> bool:
+        """Whether it is known where chunks begin."""
+        return span.before is not None or self.pages_per_chunk == 1
+
     def _chunks(self, span: Span) -> Sequence[ChunkSlice]:
-        return [] if span.before is None else list(span.chunks(self.pages_per_chunk))
+        return list(span.chunks(self.pages_per_chunk)) if self._aligned(span) else []
 
     def _chain(self, span: Span) -> list[str]:
-        return [] if span.before is None else span.chunk_chain(self.pages_per_chunk)
+        return span.chunk_chain(self.pages_per_chunk) if self._aligned(span) else []
 
 
 def _release(leases: Sequence[Lease | None]) -> None:

@@ -1,0 +1,309 @@
+"""SGLang's HiCache storage backend: `--hicache-storage-backend sgkv`, or `dynamic` with this class.
+
+What SGLang 0.5.23 calls, from which thread, and what it does with the answer is described at each
+method. Two rules hold for all of them after construction: nothing is raised, and lists have the
+length SGLang will index. Failures become misses in `_guarded`, and only there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+import torch
+from sglang.srt.mem_cache.hicache_storage import (
+    HiCacheStorage,
+    HiCacheStorageExtraInfo,
+    PoolHitPolicy,
+    PoolName,
+    PoolTransfer,
+    PoolTransferResult,
+)
+
+from sgkv.backends.deadline import Deadline
+from sgkv.boundary import contained
+from sgkv.chunk.blob import Page
+from sgkv.config import load, resolve
+from sgkv.sglang import lifecycle
+from sgkv.sglang.bandwidth import Bandwidth
+from sgkv.sglang.facts import read_facts
+from sgkv.sglang.naming import model_identity
+from sgkv.sglang.pool import flat_page
+from sgkv.sglang.shelves import Shelf, Shelves
+from sgkv.store.build import build_store
+from sgkv.store.pools import Need, PoolCover, restorable
+from sgkv.store.span import Span
+
+if TYPE_CHECKING:
+    from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
+
+logger = logging.getLogger("sgkv")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_KV = PoolName.KV.value
+
+
+def _guarded(
+    what: str, fallback: Callable[P, T]
+) -> Callable[[Callable[Concatenate[SgkvHiCache, P], T]], Callable[Concatenate[SgkvHiCache, P], T]]:
+    """A method of the engine's interface: an exception in it is counted and becomes `fallback(...)`."""
+
+    def decorate(
+        method: Callable[Concatenate[SgkvHiCache, P], T],
+    ) -> Callable[Concatenate[SgkvHiCache, P], T]:
+        @wraps(method)
+        def call(self: SgkvHiCache, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            with contained(what, self.store.counters):
+                return method(self, *args, **kwargs)
+            return fallback(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def _all_false(keys: Sequence[str], *_args: Any, **_kwargs: Any) -> list[bool]:
+    return [False] * len(keys)
+
+
+def _all_false_by_pool(transfers: Sequence[PoolTransfer], *_a: Any, **_k: Any) -> dict[str, list[bool]]:
+    return {transfer.name: [False] * len(transfer.keys or []) for transfer in transfers}
+
+
+class SgkvHiCache(HiCacheStorage):
+    """Pages of SGLang's host pools over an embedded sgkv store.
+
+    One instance a rank. SGLang calls it from its prefetch, prefetch-I/O, backup and scheduler threads.
+    """
+
+    def __init__(self, storage_config: HiCacheStorageConfig, _kwargs: dict[str, Any] | None = None) -> None:
+        """`storage_config.extra_config` holds our keys beside SGLang's own.
+
+        Raises ConfigError, with the path of each bad field, when the configuration cannot work: this
+        is the one moment where failing is better than serving nothing.
+        """
+        resolved = resolve(load(storage_config.extra_config or {}, origin="the extra config").config)
+        for warning in resolved.warnings:
+            logger.warning("sgkv: %s", warning)
+        config = resolved.config
+        self._times = config.engine
+        self.store = build_store(resolved)
+        self.shelves = Shelves(self.store, config, storage_config, model_identity(config, read_facts()))
+        self._bandwidth = Bandwidth() if storage_config.enable_storage_metrics else None
+        self._unaligned_said = threading.Event()
+        lifecycle.register(self)
+
+    # Registration: scheduler thread, before any traffic (dynamic sidecars: during it).
+
+    @_guarded("registering the host pool", lambda *_a, **_k: None)
+    def register_mem_pool_host(self, mem_pool_host: Any) -> None:
+        """The anchor pool. What cannot be served is said once and then missed, never raised."""
+        super().register_mem_pool_host(mem_pool_host)
+        self.shelves.add(mem_pool_host, _KV)
+
+    @_guarded("registering a side pool", lambda *_a, **_k: None)
+    def register_mem_host_pool_v2(self, host_pool: Any, host_pool_name: Any) -> None:
+        super().register_mem_host_pool_v2(host_pool, host_pool_name)
+        self.shelves.add(host_pool, str(host_pool_name))
+
+    # Lookups: prefetch thread, and (P/D decode) the scheduler thread.
+
+    @_guarded("lookup", lambda *_a, **_k: 0)
+    def batch_exists(self, keys: list[str], extra_info: HiCacheStorageExtraInfo | None = None) -> int:
+        """How many leading pages can be read. SGLang cuts its prefetch there."""
+        shelf = self.shelves.usable(_KV, len(keys))
+        return shelf.session.lookup(_span(keys, extra_info)).pages if shelf else 0
+
+    @_guarded("lookup of several pools", lambda *_a, **_k: PoolTransferResult.empty())
+    def batch_exists_v2(
+        self,
+        keys: list[str],
+        pool_transfers: list[PoolTransfer] | None = None,
+        extra_info: HiCacheStorageExtraInfo | None = None,
+    ) -> PoolTransferResult:
+        """Which prefix lengths every pool of the model can serve.
+
+        A trailing window may be whole at 5 pages and not at 4, and every rank holds its own shard:
+        SGLang intersects `restorable_prefix_pages` over the ranks.
+        """
+        span = _span(keys, extra_info)
+        kv_pages = len(keys) if self.shelves.logical_anchor else self.batch_exists(keys, extra_info)
+        hits = {_KV: kv_pages} if kv_pages else {}
+        lengths = set(range(1, kv_pages + 1))
+        for transfer in pool_transfers or []:
+            if transfer.hit_policy is PoolHitPolicy.BLOCK_GROUPS:
+                continue  # reports a verdict of its own, never gates the KV hit, and we have none to give
+            can = restorable(self._cover(transfer, span, kv_pages))
+            if can:
+                hits[str(transfer.name)] = max(can)
+            lengths &= can
+        return PoolTransferResult(max(lengths, default=0), hits, sorted(lengths))
+
+    def _cover(self, transfer: PoolTransfer, span: Span, kv_pages: int) -> PoolCover:
+        shelf = self.shelves.usable(str(transfer.name), kv_pages)
+        wanted = Span(span.hashes[:kv_pages], span.before)
+        present = shelf.session.contains(wanted) if shelf else [False] * kv_pages
+        trailing = transfer.hit_policy is PoolHitPolicy.TRAILING_PAGES
+        window = max(1, len(transfer.keys or ()))
+        return PoolCover(Need.TRAILING if trailing else Need.ALL, present, window)
+
+    @_guarded("lookup", lambda *_a, **_k: False)
+    def exists(self, key: str) -> bool:
+        return self.batch_exists([key]) == 1
+
+    # Zero-copy transfers (v1): prefetch-I/O thread and backup thread, at most 128 pages a call.
+
+    @_guarded("reading pages", _all_false)
+    def batch_get_v1(
+        self, keys: list[str], host_indices: torch.Tensor, extra_info: HiCacheStorageExtraInfo | None = None
+    ) -> list[bool]:
+        """Fill the pages at `host_indices`; SGLang uses the leading run of True and verifies nothing."""
+        return self._get(_KV, keys, host_indices, extra_info)
+
+    @_guarded("storing pages", _all_false)
+    def batch_set_v1(
+        self, keys: list[str], host_indices: torch.Tensor, extra_info: HiCacheStorageExtraInfo | None = None
+    ) -> list[bool]:
+        """Store the pages at `host_indices`; any False makes SGLang drop the rest of that node."""
+        return self._set(_KV, keys, host_indices, extra_info)
+
+    # Side pools (v2): same threads; sets come before the KV of the same operation, gets after it.
+
+    @_guarded("reading side pools", _all_false_by_pool)
+    def batch_get_v2(
+        self, transfers: list[PoolTransfer], extra_info: HiCacheStorageExtraInfo | None = None
+    ) -> dict[str, list[bool]]:
+        return {t.name: self._get(str(t.name), t.keys or [], t.host_indices, extra_info) for t in transfers}
+
+    @_guarded("storing side pools", _all_false_by_pool)
+    def batch_set_v2(
+        self, transfers: list[PoolTransfer], extra_info: HiCacheStorageExtraInfo | None = None
+    ) -> dict[str, list[bool]]:
+        return {t.name: self._set(str(t.name), t.keys or [], t.host_indices, extra_info) for t in transfers}
+
+    # The generic path: flat copies of pages, without "interface_v1".
+
+    @_guarded("reading flat pages", lambda keys, *_a, **_k: [None] * len(keys))
+    def batch_get(
+        self, keys: list[str], target_locations: Any = None, target_sizes: Any = None
+    ) -> list[torch.Tensor | None]:
+        """Fill `target_locations`, one flat CPU tensor a page; None for each miss."""
+        pages = [flat_page(tensor) for tensor in target_locations or []]
+        hits = self._fill(_KV, keys, pages, None)
+        return [tensor if hit else None for tensor, hit in zip(target_locations or [], hits, strict=False)]
+
+    @_guarded("storing flat pages", lambda *_a, **_k: False)
+    def batch_set(
+        self, keys: list[str], values: Any = None, target_locations: Any = None, target_sizes: Any = None
+    ) -> bool:
+        """Store `values`, one contiguous flat CPU tensor a page; all or nothing is SGLang's contract."""
+        pages = [flat_page(tensor) for tensor in values or []]
+        return all(self._keep(_KV, keys, pages, None))
+
+    def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> torch.Tensor | None:
+        return self.batch_get([key], [target_location])[0]
+
+    def set(
+        self, key: str, value: Any = None, target_location: Any = None, target_sizes: Any = None
+    ) -> bool:
+        return self.batch_set([key], [value])
+
+    # Control: scheduler thread.
+
+    @_guarded("clear", lambda *_a, **_k: None)
+    def clear(self) -> None:
+        """Forget what this model stored, in every tier; other models and tenants keep theirs."""
+        self.shelves.clear()
+
+    @_guarded("statistics", lambda *_a, **_k: None)
+    def get_stats(self) -> Any:
+        """SGLang's StorageMetrics since the last call; called about 2,000 times a second."""
+        return self._bandwidth.drain() if self._bandwidth else None
+
+    @_guarded("close", lambda *_a, **_k: None)
+    def close(self) -> None:
+        """Drain and close; bounded well below the 10 s after which SGLang refuses to detach."""
+        lifecycle.unregister(self)
+        self.store.close()
+
+    def _get(
+        self, pool: str, keys: list[str], indices: torch.Tensor | None, info: HiCacheStorageExtraInfo | None
+    ) -> list[bool]:
+        if pool == _KV and self.shelves.logical_anchor:
+            return [True] * len(keys)
+        pages = self._pages(pool, keys, indices)
+        return self._fill(pool, keys, pages, info) if pages else [False] * len(keys)
+
+    def _set(
+        self, pool: str, keys: list[str], indices: torch.Tensor | None, info: HiCacheStorageExtraInfo | None
+    ) -> list[bool]:
+        if pool == _KV and self.shelves.logical_anchor:
+            return [True] * len(keys)
+        pages = self._pages(pool, keys, indices)
+        return self._keep(pool, keys, pages, info) if pages else [False] * len(keys)
+
+    def _pages(self, pool: str, keys: list[str], indices: torch.Tensor | None) -> list[Page]:
+        """The pages at `indices`; none when they do not belong to exactly these keys."""
+        shelf = self.shelves.usable(pool, len(keys))
+        if shelf is None or indices is None or indices.numel() != len(keys) * shelf.pool.page_size:
+            return []
+        return shelf.pool.pages(indices)
+
+    def _fill(
+        self, pool: str, keys: list[str], pages: Sequence[Page], info: HiCacheStorageExtraInfo | None
+    ) -> list[bool]:
+        shelf = self._matching(pool, keys, pages)
+        if shelf is None:
+            return [False] * len(keys)
+        with Bandwidth.timed(self._bandwidth, "prefetch", shelf.session.layout.page_bytes) as done:
+            reasons = shelf.session.get(_span(keys, info), pages, Deadline(self._times.get_deadline))
+            done.pages = reasons.count(None)
+        return [reason is None for reason in reasons]
+
+    def _keep(
+        self, pool: str, keys: list[str], pages: Sequence[Page], info: HiCacheStorageExtraInfo | None
+    ) -> list[bool]:
+        shelf = self._matching(pool, keys, pages)
+        if shelf is None:
+            return [False] * len(keys)
+        span = _span(keys, info, writing=True)
+        if span.before is None and shelf.session.pages_per_chunk > 1:
+            self._say_unaligned()
+        with Bandwidth.timed(self._bandwidth, "backup", shelf.session.layout.page_bytes) as done:
+            stored = shelf.session.set(span, pages, Deadline(self._times.set_deadline))
+            done.pages = sum(stored)
+        return stored
+
+    def _matching(self, pool: str, keys: list[str], pages: Sequence[Page]) -> Shelf | None:
+        """The pool's shelf, if every page has exactly the bytes of one of its pages."""
+        shelf = self.shelves.usable(pool, len(keys))
+        if shelf is None or len(pages) != len(keys):
+            return None
+        size = shelf.session.layout.page_bytes
+        return shelf if all(sum(map(len, page)) == size for page in pages) else None
+
+    def _say_unaligned(self) -> None:
+        if not self._unaligned_said.is_set():
+            self._unaligned_said.set()
+            logger.info(
+                "sgkv: SGLang does not pass the hashes before a batch, so pages are stored one by one instead "
+                'of in 256-token chunks. Set "hicache_storage_pass_prefix_keys": true in the extra config '
+                "(the sgkv flag does); decode offload in P/D never passes them."
+            )
+
+
+def _span(keys: Sequence[str], info: HiCacheStorageExtraInfo | None, *, writing: bool = False) -> Span:
+    """Where `keys` lie in the sequence.
+
+    SGLang passes None both when it passes no prefix keys at all and, on lookups only, when there
+    are none before; a reader may take either as the start (`Span.start`), a writer may not.
+    """
+    before = info.prefix_keys if info is not None else None
+    return Span(keys, before if before is not None or writing else ())
+
+
+

@@ -1,0 +1,67 @@
+"""The extra config that SGLang's `dynamic` backend needs to become sgkv.
+
+Imports neither sglang nor torch: the command line prints what this module makes.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+LAUNCH_ID = "SGKV_LAUNCH_ID"
+"""Environment variable set once a launch: the ranks of a server agree on it, and no other server or
+restart has the same."""
+
+DYNAMIC: dict[str, Any] = {
+    "backend_name": "sgkv",
+    "module_path": "sgkv.sglang.hicache",
+    "class_name": "SgkvHiCache",
+    "interface_v1": 1,
+    "hicache_storage_pass_prefix_keys": True,
+}
+"""Keys of SGLang's own in the extra config: our class, zero-copy transfers, and the page hashes
+before each batch, without which pages cannot be put together into chunks."""
+
+
+def expand(extra_config: str | None) -> tuple[dict[str, Any], list[str]]:
+    """The full extra config from what the user gave (JSON, ``@file`` or nothing), and what was set.
+
+    Raises ValueError with the reason for text that is not an object.
+    """
+    given = read_extra_config(extra_config)
+    added = {key: value for key, value in DYNAMIC.items() if key not in given}
+    forced = {key: DYNAMIC[key] for key in ("backend_name", "module_path", "class_name")}
+    said = ["dynamic backend sgkv.sglang.hicache.SgkvHiCache"]
+    if "interface_v1" in added:
+        said.append("zero-copy transfers")
+    if "hicache_storage_pass_prefix_keys" in added:
+        said.append("prefix keys for 256-token chunks")
+    return {**added, **given, **forced}, said
+
+
+def read_extra_config(text: str | None) -> dict[str, Any]:
+    """Parse ``--hicache-storage-backend-extra-config``: JSON, or ``@file`` of JSON, TOML or YAML."""
+    if not text:
+        return {}
+    value = _read_file(Path(text[1:])) if text.startswith("@") else json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(  # noqa: TRY004 - one error type for everything wrong with the text
+            f"--hicache-storage-backend-extra-config is {type(value).__name__}, not an object of settings"
+        )
+    return value
+
+
+def _read_file(path: Path) -> Any:
+    text = path.read_text()
+    match path.suffix.lower():
+        case ".json":
+            return json.loads(text)
+        case ".toml":
+            return tomllib.loads(text)
+        case ".yaml" | ".yml":
+            return yaml.safe_load(text)
+    raise ValueError(f"{path}: write the extra config as .json, .toml or .yaml")

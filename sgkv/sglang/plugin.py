@@ -1,0 +1,122 @@
+"""SGLang plugin: one flag to turn sgkv on, and weight updates that cannot leave stale KV behind.
+
+SGLang 0.5.23 calls `install` early in every process (entry point group ``sglang.srt.plugins``). Where
+its insides have moved, the flag is not offered, one message names the explicit form, and the server
+starts as if sgkv were not installed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import typing
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from sgkv.sglang.launch import LAUNCH_ID, expand
+
+logger = logging.getLogger("sgkv")
+
+FLAG = "sgkv"
+_RESOLVE = "sglang.srt.server_args.ServerArgs.resolve_once"
+_UPDATER = "sglang.srt.managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager"
+_UPDATES = (
+    "update_weights_from_disk",
+    "update_weights_from_distributed",
+    "update_weights_from_tensor",
+    "update_weights_from_ipc",
+    "end_weight_update",
+)
+_FLUSH = "sglang.srt.managers.scheduler.Scheduler.flush_cache"
+_SCHEDULER = "sglang.srt.managers.scheduler"
+_MOVED = (
+    "sgkv: this version of SGLang (%s) has moved what the sgkv flag needs (%s). Use the explicit form: "
+    "--enable-hierarchical-cache --hicache-storage-backend dynamic --hicache-storage-backend-extra-config "
+    "with the JSON that `sgkv sglang-args --mode dynamic` prints. %s"
+)
+
+
+def install() -> None:
+    """Entry point. Registers hooks and returns; never raises."""
+    import sglang  # noqa: PLC0415
+
+    try:
+        _offer_flag()
+        if _SCHEDULER in sys.modules:  # importing it elsewhere would pull it into the CLI's process
+            _watch_weights()
+    except (ImportError, AttributeError, KeyError, TypeError) as error:
+        version = getattr(sglang, "__version__", "unknown")
+        logger.error(_MOVED, version, error, "Do not update weights at runtime with it.")  # noqa: TRY400
+
+
+def _offer_flag() -> None:
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415
+    from sglang.srt.server_args import ServerArgs  # noqa: PLC0415
+
+    if not hasattr(ServerArgs, "resolve_once"):
+        raise AttributeError("ServerArgs.resolve_once")
+    # `Arg` is frozen, but its list of choices is the one argparse will read.
+    metadata = typing.get_type_hints(ServerArgs, include_extras=True)["hicache_storage_backend"].__metadata__
+    choices = next((m.choices for m in metadata if getattr(m, "choices", None)), None)
+    if choices is None:
+        raise AttributeError("the choices of --hicache-storage-backend")
+    if FLAG not in choices:
+        choices.append(FLAG)
+    # `__post_init__` hooks never fire (msgspec binds it at class creation); this one runs for the
+    # command line and for Engine alike, and is the last moment at which arguments may change.
+    HookRegistry.register(_RESOLVE, _before_resolve, HookType.BEFORE)
+
+
+def _before_resolve(self: Any, *_args: Any, **_kwargs: Any) -> None:
+    if getattr(self, "_resolution_finished", False) or self.hicache_storage_backend != FLAG:
+        return
+    from sgkv.config import load, resolve  # noqa: PLC0415 - only a server that uses sgkv pays for pydantic
+
+    os.environ.setdefault(LAUNCH_ID, uuid.uuid4().hex)
+    extra, said = expand(self.hicache_storage_backend_extra_config)
+    resolve(load(extra, origin="--hicache-storage-backend-extra-config").config)  # refuse now, not in a rank
+    self.hicache_storage_backend = "dynamic"
+    self.hicache_storage_backend_extra_config = json.dumps(extra)
+    self.enable_hierarchical_cache = True
+    if self.page_size in (None, 1):
+        self.page_size = 64
+        said.append("page size 64 (one object a token would be slower than recomputing)")
+    logger.warning("sgkv: --hicache-storage-backend sgkv set %s", ", ".join(said))
+
+
+def _watch_weights() -> None:
+    from sglang.srt.managers.scheduler import Scheduler  # noqa: PLC0415
+    from sglang.srt.managers.scheduler_components.weight_updater import (  # noqa: PLC0415
+        SchedulerWeightUpdaterManager,
+    )
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415
+
+    missing = [name for name in _UPDATES if not hasattr(SchedulerWeightUpdaterManager, name)]
+    if missing or not hasattr(Scheduler, "flush_cache"):
+        raise AttributeError(", ".join(missing) or "Scheduler.flush_cache")
+    for name in _UPDATES:
+        HookRegistry.register(f"{_UPDATER}.{name}", _around_update, HookType.AROUND)
+    HookRegistry.register(_FLUSH, _after_flush, HookType.AFTER)
+
+
+def _around_update(original: Callable[..., Any], self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+    """Scheduler thread. Any answer that is not a clean success leaves the store suspended."""
+    from sgkv.sglang.lifecycle import weights_change  # noqa: PLC0415
+
+    with weights_change() as change:
+        answer = original(self, request, *args, **kwargs)
+        change.weight_version = getattr(request, "weight_version", None)
+        if getattr(answer, "success", False):
+            change.model_path = getattr(request, "model_path", None)
+            change.flushed = bool(getattr(request, "flush_cache", False))
+        return answer
+
+
+def _after_flush(result: Any, *_args: Any, **_kwargs: Any) -> None:
+    if result:
+        from sgkv.sglang.lifecycle import engine_flushed  # noqa: PLC0415
+
+        engine_flushed()

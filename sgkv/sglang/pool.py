@@ -1,0 +1,134 @@
+"""SGLang's host pools as pages: where each page's bytes lie, and in which order.
+
+Shapes and layouts of SGLang 0.5.23 (`sglang/srt/mem_cache/pool_host/`):
+
+====================  ============================  ==========================
+layout                MHA (one of K, V)             MLA
+====================  ============================  ==========================
+layer_first           [L][S][H][D], L runs a plane  [L][S][1][C], L runs
+page_first            [S][L][H][D]                  [S][L][1][C]
+page_first_direct     [P][L][p][H][D]               [P][L][p][1][C]
+page_head             [P][H][p][L][D]               -
+====================  ============================  ==========================
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from sgkv.chunk.blob import Page
+from sgkv.chunk.layout import Order, PageLayout
+
+_ORDERS = {
+    "layer_first": Order.LAYER,
+    "page_first": Order.TOKEN,
+    "page_first_direct": Order.LAYER,
+    "page_head": Order.HEAD,
+}
+_MHA = ("MHATokenToKVPoolHost", "AsymmetricMHATokenToKVPoolHost")
+_MLA = ("MLATokenToKVPoolHost",)
+
+
+class HostPool:
+    """One registered host pool. Any thread; pages are valid as long as SGLang owns the slots."""
+
+    def __init__(self, pool: Any, name: str, kv_cache_dtype: str) -> None:
+        """Raises ValueError or AttributeError for a pool that does not describe its pages."""
+        self.pool = pool
+        self.name = name
+        self.page_size: int = pool.page_size
+        self._regions = _regions(pool)
+        sizes = self._meta(torch.arange(self.page_size))[1]
+        self._runs = len(sizes)
+        self.layout = _layout(pool, sizes, kv_cache_dtype)
+        # SGLang lists k0, v0, k1, v1, ...; a page is all of K, then all of V.
+        self._interleaved = type(pool).__name__ in _MHA and pool.layout == "layer_first"
+
+    @property
+    def kind(self) -> str:
+        """What the namespace must know beyond the layout: opaque bytes fit only their own kind."""
+        if self.layout.order is not Order.OPAQUE:
+            return ""
+        return f"{type(self.pool).__name__} {self.pool.layout}"
+
+    @property
+    def heads_sharded(self) -> bool:
+        """Whether the pool has a head axis, which tensor parallelism splits over ranks."""
+        return type(self.pool).__name__ not in _MLA and hasattr(self.pool, "head_num")
+
+    def pages(self, indices: torch.Tensor) -> list[Page]:
+        """Buffers of the pages at `indices`: int64, page_size slots a page, page-contiguous.
+
+        Raises ValueError where that does not hold.
+        """
+        if indices.numel() % self.page_size:
+            raise ValueError(f"{indices.numel()} slots are not whole pages of {self.page_size} in {self.name}")
+        addresses, sizes = self._meta(indices)
+        buffers = list(map(self._buffer, addresses, sizes))
+        runs = self._runs
+        pages = [buffers[start : start + runs] for start in range(0, len(buffers), runs)]
+        return [page[0::2] + page[1::2] for page in pages] if self._interleaved else list(pages)
+
+    def _meta(self, indices: torch.Tensor) -> tuple[Sequence[int], Sequence[int]]:
+        addresses, sizes = self.pool.get_page_buffer_meta(indices)
+        return addresses, sizes
+
+    def _buffer(self, address: int, size: int) -> memoryview:
+        for base, region in self._regions:
+            offset = address - base
+            if 0 <= offset and offset + size <= len(region):
+                return region[offset : offset + size]
+        raise ValueError(f"pool {self.name} named an address outside its buffers")
+
+
+def is_logical(pool: Any) -> bool:
+    """An anchor that only hands out indices (DeepSeek-V4): its bytes travel in other pools."""
+    return getattr(pool, "kv_buffer", None) is None and getattr(pool, "size_per_token", None) == 0
+
+
+def flat_page(tensor: torch.Tensor) -> Page:
+    """A flat page of the generic path as a page: contiguous, any dtype, CPU."""
+    return [memoryview(tensor.detach().reshape(-1).view(torch.uint8).numpy())]
+
+
+def _layout(pool: Any, sizes: Sequence[int], kv_cache_dtype: str) -> PageLayout:
+    known = _known_layout(pool, kv_cache_dtype)
+    if known is not None and known.page_bytes == sum(sizes):
+        return known
+    dtype = str(pool.dtype).removeprefix("torch.")
+    return PageLayout(Order.OPAQUE, dtype, 1, 1, 1, tuple(sizes))
+
+
+def _known_layout(pool: Any, kv_cache_dtype: str) -> PageLayout | None:
+    kind, order = type(pool).__name__, _ORDERS.get(getattr(pool, "layout", ""))
+    if order is None or kind not in _MHA + _MLA:
+        return None
+    item = pool.dtype.itemsize
+    rows: tuple[int, ...] = (
+        (pool.head_dim * item, pool.v_head_dim * item) if kind in _MHA else (pool.kv_cache_dim * item,)
+    )
+    heads = pool.head_num if kind in _MHA else 1
+    dtype = logical_dtype(pool.dtype, kv_cache_dtype)
+    return PageLayout(order, dtype, pool.page_size, pool.layer_num, heads, rows)
+
+
+def logical_dtype(stored: torch.dtype, kv_cache_dtype: str) -> str:
+    """A pool may hold both kinds of fp8 as plain bytes: then only the configuration tells them apart."""
+    name = str(stored).removeprefix("torch.")
+    return f"{name}:{kv_cache_dtype}" if stored in (torch.uint8, torch.int8) else name
+
+
+def _regions(pool: Any) -> list[tuple[int, memoryview]]:
+    """(address, memory) of every buffer of a pool."""
+    buffers = pool.get_hybrid_pool_buffer() if hasattr(pool, "get_hybrid_pool_buffer") else pool.kv_buffer
+    tensors = [buffers] if isinstance(buffers, torch.Tensor) else list(buffers)
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors}
+    return [(address, _memory(address, storage.nbytes())) for address, storage in storages.items()]
+
+
+def _memory(address: int, size: int) -> memoryview:
+    return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")

@@ -1,0 +1,94 @@
+"""The pools of one rank and their sessions in the store."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sgkv.reasons import MissReason
+from sgkv.sglang.naming import ModelIdentity, namespace
+from sgkv.sglang.pool import HostPool, is_logical
+
+if TYPE_CHECKING:
+    from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
+
+    from sgkv.config import Config
+    from sgkv.store.session import Session
+    from sgkv.store.store import Store
+
+logger = logging.getLogger("sgkv")
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """One pool and where its pages are kept."""
+
+    pool: HostPool
+    session: Session
+
+
+class Shelves:
+    """All pools of a rank under the current state of the weights. Any thread."""
+
+    def __init__(
+        self, store: Store, config: Config, rank: HiCacheStorageConfig, model: ModelIdentity
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._rank = rank
+        self.model = model
+        self.logical_anchor = False
+        self._lock = threading.Lock()
+        self._epoch = ""
+        self._suspended = False
+        self._shelves: dict[str, Shelf] = {}
+
+    def add(self, pool: Any, name: str) -> None:
+        """Register a host pool. One that cannot describe its pages is said once and always misses."""
+        if is_logical(pool):
+            self.logical_anchor = self.logical_anchor or name == "kv"
+            return
+        try:
+            host = HostPool(pool, name, self.model.kv_cache_dtype)
+        except (AttributeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
+            logger.warning(
+                "sgkv: pool %s (%s, layout %s) cannot be stored: %s. It is recomputed instead.",
+                name, type(pool).__name__, getattr(pool, "layout", "unknown"), error,
+            )  # fmt: skip
+            return
+        with self._lock:
+            self._shelves[name] = self._open(host)
+
+    def usable(self, pool: str, pages: int) -> Shelf | None:
+        """The shelf of a pool, or None (and `pages` misses counted) when it must not be used now."""
+        if self._suspended:
+            self._store.counters.add("miss_pages", pages, label="reason", value=MissReason.SUSPENDED.value)
+            return None
+        shelf = self._shelves.get(pool)
+        if shelf is None:
+            self._store.counters.add("miss_pages", pages, label="reason", value=MissReason.UNSUPPORTED.value)
+        return shelf
+
+    def suspend(self) -> None:
+        """Read and write nothing until `resume`: the weights are changing."""
+        self._suspended = True
+
+    def enter_epoch(self, epoch: str) -> None:
+        """From now on pages belong to the weights that `epoch` names; still suspended."""
+        with self._lock:
+            self._epoch = epoch
+            self._shelves = {name: self._open(shelf.pool) for name, shelf in self._shelves.items()}
+
+    def resume(self) -> None:
+        self._suspended = False
+
+    def clear(self) -> None:
+        for shelf in list(self._shelves.values()):
+            shelf.session.clear()
+
+    def _open(self, pool: HostPool) -> Shelf:
+        name = namespace(self._config, self.model, self._rank, pool, self._epoch)
+        logger.info("sgkv: pool %s is namespace %s (%s)", pool.name, name.digest, name)
+        return Shelf(pool, self._store.open(name, pool.layout, self.model.producer))

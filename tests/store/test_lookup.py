@@ -1,0 +1,41 @@
+"""Searching a chain on a remote tier: right for every length, few rounds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sgkv.store.lookup import leading_run
+
+
+@given(st.integers(0, 2000), st.data())
+def test_finds_the_leading_run(total, data):
+    present = data.draw(st.integers(0, total))
+    keys = [str(index) for index in range(total)]
+    assert leading_run(lambda some: [int(key) < present for key in some], keys) == present
+
+
+@pytest.mark.parametrize("total", [1, 4, 100, 400, 1563])
+def test_takes_three_rounds_for_400_keys_and_four_for_1563(total):
+    worst = 0
+    for present in range(total + 1):
+        rounds = 0
+
+        def probe(keys):
+            nonlocal rounds
+            rounds += 1
+            return [int(key) < present for key in keys]
+
+        assert leading_run(probe, [str(index) for index in range(total)]) == present
+        worst = max(worst, rounds)
+    assert worst <= (3 if total <= 400 else 4)
+
+
+def test_a_complete_chain_takes_one_round():
+    asked = []
+
+    def probe(keys):
+        asked.append(len(keys))
+        return [True] * len(keys)
+
+    assert leading_run(probe, [str(index) for index in range(400)]) == 400
+    assert len(asked) == 1
