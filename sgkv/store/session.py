@@ -145,7 +145,7 @@ class Session:
         counters.misses(reading.reasons)
         promoter = self._shared.promoter
         if promoter is not None and reading.promotable:
-            promoter.submit(reading.promotable, self._arena_namespace)
+            promoter.submit([(t, read) for t, read in reading.promotable if t.promote], self._arena_namespace)
 
     def _pin_chunks(self, tier: Tier, span: Span, pinned: bool, done: list[bool]) -> None:
         chunks = list(span.chunks(self.pages_per_chunk))

@@ -66,7 +66,7 @@ class Store:
             if staged
             else None
         )
-        promotes = staged and tiers[0].promote
+        promotes = staged and any(tier.promote for tier in below)
         self._promoter = Promoter(arena, self.counters) if arena is not None and promotes else None
 
     def open(self, namespace: Namespace, layout: PageLayout, producer: str = "") -> Session:

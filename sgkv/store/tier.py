@@ -21,4 +21,4 @@ class Tier:
     arena: CpuBackend | None = None
     """The same backend, where its memory can be leased."""
     promote: bool = True
-    """Keep here, too, what is read from a tier below. Only an arena tier can."""
+    """Copy what is read from here into the arena tier above, if there is one."""

@@ -1,0 +1,45 @@
+"""From a configuration to a running store."""
+
+from __future__ import annotations
+
+from sgkv.backends.base import Backend
+from sgkv.backends.cpu import CpuBackend
+from sgkv.backends.disk import DiskBackend
+from sgkv.config import ResolvedConfig, ResolvedCpu, ResolvedDisk
+from sgkv.counters import Counters
+from sgkv.store.store import Store, StoreOptions
+from sgkv.store.tier import Tier
+
+
+def build_store(resolved: ResolvedConfig, counters: Counters | None = None) -> Store:
+    """Open every tier and the store over them. Starts threads; `Store.close` ends them."""
+    config = resolved.config
+    options = StoreOptions(
+        chunk_tokens=config.chunk_tokens,
+        ttl=config.ttl,
+        write_behind_bytes=resolved.write_behind_bytes,
+        tail_delay=config.write_behind.tail_delay,
+        write_threads=config.write_behind.threads,
+        drain_timeout=config.write_behind.drain_timeout,
+    )
+    return Store([_tier(tier) for tier in resolved.tiers], options, counters)
+
+
+def _tier(resolved: ResolvedCpu | ResolvedDisk) -> Tier:
+    if isinstance(resolved, ResolvedDisk):
+        return Tier(resolved.tier.name, _disk(resolved), promote=resolved.tier.promote)
+    tier = resolved.tier
+    cpu = CpuBackend(resolved.capacity, name=tier.name, copy_threads=tier.copy_threads)
+    return Tier(tier.name, cpu, arena=cpu)
+
+
+def _disk(resolved: ResolvedDisk) -> Backend:
+    tier = resolved.tier
+    return DiskBackend(
+        resolved.path,
+        resolved.capacity,
+        name=tier.name,
+        io_threads=tier.io_threads,
+        min_free_bytes=resolved.min_free,
+        fsync=tier.fsync,
+    )
