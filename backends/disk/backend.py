@@ -1,0 +1,222 @@
+"""The disk tier: a file a blob."""
+
+# Paths are plain strings here: a Path a call costs more than some of the system calls.
+# ruff: noqa: PTH108, PTH116
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from sgkv.backends.base import Backend, BackendStats, BlobInfo, Capabilities, GetItem, PutItem, Status
+from sgkv.backends.deadline import Deadline
+from sgkv.backends.disk.discard import Quarantine, empty_trash, move_to_trash
+from sgkv.backends.disk.faults import FaultLog
+from sgkv.backends.disk.index import DiskIndex
+from sgkv.backends.disk.layout import Layout
+from sgkv.backends.disk.reader import Reader
+from sgkv.backends.disk.room import Room
+from sgkv.backends.disk.scanner import Scanner
+from sgkv.backends.disk.walk import walk
+from sgkv.backends.disk.writer import Writer
+from sgkv.backends.eviction import make_policy
+from sgkv.backends.gate import Gate
+from sgkv.backends.keygroups import require_folder_prefix
+from sgkv.backends.workers import WorkerPool, spread, spread_until
+
+_BACKLOG = 4
+"""Waiting tasks a thread; past it a batch with a deadline is refused instead of queued."""
+_FAILED_LOOKS = 4
+"""Blobs of other processes are looked for until this many in a row were not there."""
+_DRAIN_SECONDS = 5.0
+
+
+class DiskBackend(Backend):
+    """Blobs as files under one folder, which other processes and hosts may share.
+
+    What this process does not know is looked up in the folder: every unknown key while the start
+    scan runs; afterwards until four in a row were absent, so that a lookup of a long chain that
+    nobody wrote stays cheap. A doubt is a miss. Pins bind only the process that set them.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        capacity: int,
+        *,
+        name: str = "disk",
+        io_threads: int | None = None,
+        min_free_bytes: int | None = None,
+        fsync: Literal["none", "data"] = "none",
+        eviction: str = "lru",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Open or create `path`; a background thread reads what is there.
+
+        `capacity` in bytes, over all processes that use the folder. `min_free_bytes` stay free on
+        the file system; None is 2 GiB or 2 % of it, whichever is less. `fsync="data"` makes blobs
+        survive a power cut; without it they survive the process, and what a power cut damages
+        readers find out by their checksums. A folder that cannot be made is no error here: puts
+        then answer `Status.ERROR` and the rest finds nothing.
+        """
+        if capacity <= 0:
+            raise ValueError(f"capacity must be positive, got {capacity}")
+        if fsync not in ("none", "data"):
+            raise ValueError(f"fsync must be 'none' or 'data', got {fsync!r}")
+        self.name = name
+        self.capabilities = Capabilities(
+            local_index=True, persistent=True, shared=True, pins=True, abandonable=True
+        )
+        threads = io_threads or min(4, os.cpu_count() or 1)
+        self._gate = Gate()
+        self._layout = Layout(os.fspath(path))
+        self._index = DiskIndex(capacity, make_policy(eviction))
+        self._faults = FaultLog(name, self._index)
+        self._scanner = Scanner(self._layout, self._index, clock)
+        self._room = Room(self._layout, self._index, self._scanner, min_free_bytes, clock)
+        self._writer = Writer(self._layout, self._index, self._room, self._faults, sync=fsync == "data")
+        self._reader = Reader(self._index, self._faults, clock)
+        self._quarantine = Quarantine(self._layout)
+        self._io = WorkerPool(threads, f"sgkv-{name}-io", backlog=_BACKLOG * threads)
+        self._chores = WorkerPool(2, f"sgkv-{name}-chore", backlog=1)
+        self._start()
+
+    def contains(self, keys: Sequence[str]) -> list[bool]:
+        if self._gate.closed:
+            return [False] * len(keys)
+        found = list(map(self._index.sizes.__contains__, keys))
+        if not all(found):
+            self._look(keys, found)
+        return found
+
+    def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
+        paths = [self._layout.path_of(item.key) for item in items]
+        return self._batch(len(items), lambda at: self._writer.put(items[at], paths[at], deadline), deadline)
+
+    def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:
+        paths = [self._layout.path_of(item.key) for item in items]
+        statuses = self._batch(
+            len(items), lambda at: self._reader.get(items[at], paths[at], deadline), deadline
+        )
+        read = zip(items, statuses, strict=True)
+        self._index.touch([item.key for item, status in read if status is Status.OK])
+        return statuses
+
+    def delete(self, keys: Sequence[str]) -> list[bool]:
+        paths = [self._layout.path_of(key) for key in keys]
+        with self._gate.passing() as admitted:
+            if not admitted:
+                return [False] * len(keys)
+            self._index.forget(keys)
+            return [self._unlink(path) for path in paths]
+
+    def delete_prefix(self, prefix: str) -> None:
+        require_folder_prefix(prefix)
+        folder = self._layout.path_of(prefix[:-1])
+        with self._gate.passing() as admitted:
+            if not admitted:
+                return
+            try:
+                move_to_trash(self._layout, folder)
+            except OSError as error:
+                self._faults.note("delete_prefix", error)
+            self._index.forget(self._index.under(prefix))
+            self._chores.submit(self._empty_trash)
+
+    def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
+        folder = prefix.rpartition("/")[0]
+        if folder:
+            self._layout.path_of(folder)
+        for blob in walk(self._layout, folder, lambda: self._gate.closed):
+            if blob.key.startswith(prefix):
+                yield BlobInfo(blob.key, blob.size, blob.modified)
+
+    def touch(self, keys: Sequence[str]) -> None:
+        self._index.touch(keys)
+
+    def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
+        """In this process's memory only: another process that shares the folder may evict them."""
+        return [not self._gate.closed and self._index.pin(key, pinned) for key in keys]
+
+    def quarantine(self, keys: Sequence[str]) -> None:
+        """Take bad blobs out of service; the last few files stay in `quarantine/` for a look."""
+        self._index.forget(keys)
+        self._index.count("quarantined", sum(map(self._set_aside, keys)))
+
+    def wait_scanned(self, timeout: float) -> bool:
+        """Wait until the index knows what earlier processes left; False after `timeout` seconds."""
+        return self._scanner.wait(timeout)
+
+    def stats(self) -> BackendStats:
+        return self._index.stats()
+
+    def close(self) -> None:
+        self._gate.close(_DRAIN_SECONDS)
+        self._scanner.stop()
+        self._io.close(_DRAIN_SECONDS)
+        self._chores.close(_DRAIN_SECONDS)
+
+    def _start(self) -> None:
+        try:
+            self._layout.create()
+        except OSError as error:
+            self._faults.note("open", error)
+        self._chores.submit(self._scanner.first)
+        self._chores.submit(self._empty_trash)
+
+    def _empty_trash(self) -> None:
+        empty_trash(self._layout, lambda: self._gate.closed)
+
+    def _batch(self, items: int, work: Callable[[int], Status], deadline: Deadline | None) -> list[Status]:
+        with self._gate.passing() as admitted:
+            if not admitted:
+                return [Status.CLOSED] * items
+            statuses = [Status.TIMEOUT] * items
+
+            def one(at: int) -> None:
+                statuses[at] = work(at)
+
+            if deadline is None:
+                spread(self._io, items, one, self._io.threads - 1)
+            else:
+                spread_until(self._io, items, one, deadline)
+            return list(statuses)
+
+    def _look(self, keys: Sequence[str], found: list[bool]) -> None:
+        failed = 0
+        for at, key in enumerate(keys):
+            if found[at]:
+                failed = 0
+            elif failed < _FAILED_LOOKS or not self._scanner.complete:
+                found[at] = self._is_there(key)
+                failed = 0 if found[at] else failed + 1
+
+    def _is_there(self, key: str) -> bool:
+        try:
+            info = os.stat(self._layout.path_of(key))
+        except OSError:
+            return False
+        if not stat.S_ISREG(info.st_mode):
+            return False
+        self._index.add(key, info.st_size)
+        return True
+
+    def _unlink(self, path: str) -> bool:
+        try:
+            os.unlink(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            self._faults.note("delete", error)
+            return False
+        return True
+
+    def _set_aside(self, key: str) -> bool:
+        try:
+            return self._quarantine.take(key)
+        except OSError as error:
+            self._faults.note("quarantine", error)
+            return False

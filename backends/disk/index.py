@@ -1,0 +1,173 @@
+"""What this process knows of the folder: sizes, eviction order, quota."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from sgkv.backends.base import BackendStats
+from sgkv.backends.disk.walk import Found
+from sgkv.backends.eviction import EvictionPolicy
+from sgkv.backends.keygroups import KeyGroups
+
+_BLOCK = 4096
+"""Files are charged in file-system blocks, or a folder of small blobs would pass its quota."""
+_SLICE = 1024
+"""Keys taken in a lock hold when a scan is loaded."""
+_VICTIMS = 256
+
+
+class Victim(NamedTuple):
+    """A blob that left the index to be deleted."""
+
+    key: str
+    size: int
+
+
+def charge(size: int) -> int:
+    """Bytes of quota a file of `size` bytes takes."""
+    return -(-size // _BLOCK) * _BLOCK
+
+
+class DiskIndex:
+    """Thread-safe bookkeeping; never does I/O under its lock."""
+
+    def __init__(self, capacity: int, policy: EvictionPolicy) -> None:
+        self.capacity = capacity
+        self.sizes: dict[str, int] = {}
+        """Bytes of each known blob. Read it without the lock."""
+        self._lock = threading.Lock()
+        self._policy = policy
+        self._groups = KeyGroups()
+        self._pinned: set[str] = set()
+        self._known = 0
+        self._claimed = 0
+        self._unloaded = 0
+        self._evicted: list[int] = [0, 0]
+        self._counters: Counter[str] = Counter()
+
+    @property
+    def used(self) -> int:
+        """Bytes of quota taken: known blobs, those being written, and what a scan has seen so far."""
+        return self._known + self._claimed + self._unloaded
+
+    def claim(self, size: int) -> bool:
+        """Set quota aside for a blob being written; False where there is too little."""
+        with self._lock:
+            if self.used + charge(size) > self.capacity:
+                return False
+            self._claimed += charge(size)
+            return True
+
+    def settle(self, key: str, size: int, *, published: bool) -> None:
+        """End a claim: the blob is there now, or it never will be."""
+        with self._lock:
+            self._claimed -= charge(size)
+            if published:
+                self._add(key, size, cold=False)
+
+    def add(self, key: str, size: int, *, cold: bool = False) -> None:
+        """Take in a blob that is there; a known key only changes its size."""
+        with self._lock:
+            self._add(key, size, cold)
+
+    def forget(self, keys: Iterable[str]) -> list[bool]:
+        """Drop what is gone; True where the key was known."""
+        with self._lock:
+            return [self._forget(key) is not None for key in keys]
+
+    def touch(self, keys: Sequence[str]) -> None:
+        with self._lock:
+            self._policy.touch(keys)
+
+    def pin(self, key: str, pinned: bool) -> bool:
+        """Pinned blobs leave the eviction order; unpinned ones enter it as the most recent."""
+        with self._lock:
+            if key not in self.sizes:
+                return False
+            if pinned and key not in self._pinned:
+                self._pinned.add(key)
+                self._policy.remove(key)
+            elif not pinned and key in self._pinned:
+                self._pinned.discard(key)
+                self._policy.admit(key, self.sizes[key])
+            return True
+
+    def under(self, prefix: str) -> list[str]:
+        with self._lock:
+            return self._groups.under(prefix)
+
+    def take_victims(self, wanted: int) -> list[Victim]:
+        """Remove the next blobs to go, until they make up `wanted` bytes of quota or none is left."""
+        victims: list[Victim] = []
+        with self._lock:
+            while wanted > 0 and (batch := self._policy.victims(_VICTIMS)):
+                for key in batch:
+                    if wanted <= 0:
+                        break
+                    victims.append(Victim(key, self._forget(key) or 0))
+                    wanted -= charge(victims[-1].size)
+        return victims
+
+    def count_evicted(self, victims: Sequence[Victim]) -> None:
+        with self._lock:
+            self._evicted[0] += len(victims)
+            self._evicted[1] += sum(charge(victim.size) for victim in victims)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to one of the counters `stats` shows."""
+        with self._lock:
+            self._counters[name] += amount
+
+    def scanning(self, size: int) -> None:
+        """Count a blob a scan has come across, until `load` takes them all in."""
+        with self._lock:
+            self._unloaded += charge(size)
+
+    def load(self, found: Sequence[Found], before: set[str]) -> None:
+        """Take in a whole scan: `found` sorted by last use, `before` what was known when it began.
+
+        New keys go in below everything known, which is more recent; keys of `before` that were
+        not found are gone. Keys that came while it ran stay.
+        """
+        gone = before.difference(blob.key for blob in found)
+        new = [blob for blob in reversed(found) if blob.key not in self.sizes]
+        for start in range(0, len(new), _SLICE):
+            with self._lock:
+                for blob in new[start : start + _SLICE]:
+                    self._add(blob.key, blob.size, cold=True)
+                    self._unloaded = max(0, self._unloaded - charge(blob.size))
+        with self._lock:
+            self._unloaded = 0
+        self.forget(gone)
+
+    def stats(self) -> BackendStats:
+        with self._lock:
+            return BackendStats(
+                blobs=len(self.sizes),
+                used_bytes=self.used,
+                capacity_bytes=self.capacity,
+                pinned_bytes=sum(charge(self.sizes[key]) for key in self._pinned),
+                evicted_blobs=self._evicted[0],
+                evicted_bytes=self._evicted[1],
+                counters=dict(self._counters),
+            )
+
+    def _add(self, key: str, size: int, cold: bool) -> None:
+        known = self.sizes.get(key)
+        self.sizes[key] = size
+        self._known += charge(size) - (0 if known is None else charge(known))
+        if known is None:
+            self._groups.add(key)
+            self._policy.admit(key, size, cold=cold)
+
+    def _forget(self, key: str) -> int | None:
+        size = self.sizes.pop(key, None)
+        if size is not None:
+            self._known -= charge(size)
+            self._groups.discard(key)
+            self._policy.remove(key)
+            self._pinned.discard(key)
+        return size

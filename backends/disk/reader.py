@@ -1,0 +1,95 @@
+"""Reading one blob."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from sgkv.backends.base import GetItem, Status
+from sgkv.backends.deadline import Deadline
+from sgkv.backends.disk import transfer
+from sgkv.backends.disk.faults import FaultLog
+from sgkv.backends.disk.index import DiskIndex
+from sgkv.backends.hooks import checked
+
+_MARK_SECONDS = 60.0
+
+
+class UseMarks:
+    """Which blobs have had their last use written to disk lately, so that it is not on every read."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._marked: set[str] = set()
+        self._since = clock()
+
+    def due(self, key: str) -> bool:
+        """True at most once in each period of a minute; the caller then marks the file."""
+        with self._lock:
+            if self._clock() - self._since >= _MARK_SECONDS:
+                self._marked.clear()
+                self._since = self._clock()
+            if key in self._marked:
+                return False
+            self._marked.add(key)
+            return True
+
+
+class Reader:
+    """Opens, fills, checks. Never raises OSError."""
+
+    def __init__(
+        self, index: DiskIndex, faults: FaultLog, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._index = index
+        self._faults = faults
+        self._marks = UseMarks(clock)
+
+    def get(self, item: GetItem, path: str, deadline: Deadline | None) -> Status:
+        """Fill the item's parts from the file `path`. Runs in an I/O thread."""
+        if deadline is not None and deadline.over:
+            return Status.TIMEOUT
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            self._index.forget([item.key])
+            return Status.ABSENT
+        except OSError as error:
+            self._faults.note("get", error)
+            return Status.ERROR
+        try:
+            return self._read(fd, item, deadline)
+        except OSError as error:
+            self._faults.note("get", error)
+            return Status.ERROR
+        finally:
+            os.close(fd)
+
+    def _read(self, fd: int, item: GetItem, deadline: Deadline | None) -> Status:
+        status = transfer.read(fd, item.parts, deadline)
+        if status is Status.OK:
+            status = _verdict(item, deadline)
+        if status is Status.OK:
+            self._note_use(fd, item.key)
+        return status
+
+    def _note_use(self, fd: int, key: str) -> None:
+        if key not in self._index.sizes:
+            self._index.add(key, os.fstat(fd).st_size)
+        if self._marks.due(key):
+            with suppress(OSError):  # another user's file, or a read-only folder: the order is lost, no more
+                os.utime(fd)
+
+
+def _verdict(item: GetItem, deadline: Deadline | None) -> Status:
+    """Run the item's own check, which reads the caller's buffers, while that is allowed."""
+    if deadline is None:
+        return Status.OK if checked(item) else Status.CORRUPT
+    with deadline.landing() as admitted:
+        if not admitted:
+            return Status.TIMEOUT
+        return Status.OK if checked(item) else Status.CORRUPT

@@ -1,0 +1,125 @@
+"""Publishing one blob."""
+
+# Paths are plain strings here: a Path a call costs more than some of the system calls.
+# ruff: noqa: PTH108, PTH116
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+
+from sgkv.backends.base import PutItem, Status
+from sgkv.backends.deadline import Deadline
+from sgkv.backends.disk import transfer
+from sgkv.backends.disk.faults import FaultLog
+from sgkv.backends.disk.index import DiskIndex, charge
+from sgkv.backends.disk.layout import Layout, publish
+from sgkv.backends.disk.room import Room
+from sgkv.backends.hooks import prepared
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Writer:
+    """Claims room, writes a temporary file, publishes it. Never raises OSError."""
+
+    def __init__(self, layout: Layout, index: DiskIndex, room: Room, faults: FaultLog, *, sync: bool) -> None:
+        self._layout = layout
+        self._index = index
+        self._room = room
+        self._faults = faults
+        self._sync = sync
+
+    def put(self, item: PutItem, path: str, deadline: Deadline | None) -> Status:
+        """Publish `item` as the file `path`. Runs in an I/O thread."""
+        if deadline is not None and deadline.over:
+            return Status.TIMEOUT
+        try:
+            return self._put(item, path, deadline)
+        except FileNotFoundError:
+            return self._put_anew(item, path, deadline)
+        except OSError as error:
+            return self._failed(error)
+
+    def _put_anew(self, item: PutItem, path: str, deadline: Deadline | None) -> Status:
+        """Try once more after the folder vanished."""
+        try:
+            self._layout.create()
+            return self._put(item, path, deadline)
+        except OSError as error:
+            return self._failed(error)
+
+    def _put(self, item: PutItem, path: str, deadline: Deadline | None) -> Status:
+        size = item.size
+        if self._find(item.key, path):
+            return Status.EXISTS
+        if not self._room.claim(size):
+            return Status.FULL
+        published = False
+        try:
+            status = self._write_or_evict(item, path, deadline)
+            published = status is Status.OK
+        finally:
+            self._index.settle(item.key, size, published=published)
+        return status
+
+    def _find(self, key: str, path: str) -> bool:
+        """Whether the file is there, whoever wrote it; the index learns of either answer."""
+        try:
+            info = os.stat(path)
+        except FileNotFoundError:
+            self._index.forget([key])
+            return False
+        if not stat.S_ISREG(info.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        self._index.add(key, info.st_size)
+        return True
+
+    def _write_or_evict(self, item: PutItem, path: str, deadline: Deadline | None) -> Status:
+        try:
+            return self._write(item, path, deadline)
+        except OSError as error:
+            if error.errno not in _NO_SPACE or not self._room.evict(item.size, charge(item.size)):
+                raise
+        return self._write(item, path, deadline)
+
+    def _write(self, item: PutItem, path: str, deadline: Deadline | None) -> Status:
+        temp = self._layout.temp_path()
+        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        status = Status.ERROR
+        try:
+            status = self._fill(fd, item, deadline)
+            if status is Status.OK and not publish(temp, path):
+                status = Status.EXISTS
+        finally:
+            if status is not Status.OK:
+                with suppress(OSError):
+                    os.unlink(temp)
+        return status
+
+    def _fill(self, fd: int, item: PutItem, deadline: Deadline | None) -> Status:
+        try:
+            if not _prepared(item, deadline):
+                return Status.ERROR
+            status = transfer.write(fd, item.buffers, deadline)
+            if self._sync and status is Status.OK:
+                os.fdatasync(fd)
+        finally:
+            os.close(fd)
+        return Status.TIMEOUT if deadline is not None and deadline.over else status
+
+    def _failed(self, error: OSError) -> Status:
+        if error.errno in _NO_SPACE:
+            return Status.FULL
+        self._faults.note("put", error)
+        return Status.ERROR
+
+
+def _prepared(item: PutItem, deadline: Deadline | None) -> bool:
+    """Run the item's own work, which touches the caller's buffers, while that is allowed."""
+    if deadline is None:
+        return prepared(item)
+    with deadline.landing() as admitted:
+        return admitted and prepared(item)
