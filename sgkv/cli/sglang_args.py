@@ -1,9 +1,7 @@
 """The SGLang flags for a configuration file.
 
-Facts of SGLang 0.5.23 (`HybridCacheController.parse_storage_backend_extra_config` and the dynamic
-loader): the extra config is JSON, or ``@`` and the name of a .json, .yaml, .yml or .toml file;
-`interface_v1` selects the zero-copy calls, and the keys of pages before a span, which chunks are made
-of, are passed only on request.
+A fact of SGLang 0.5.23 (`HybridCacheController.parse_storage_backend_extra_config`): the extra config is
+JSON, or ``@`` and the name of a .json, .yaml, .yml or .toml file.
 """
 
 from __future__ import annotations
@@ -19,13 +17,7 @@ import typer
 if TYPE_CHECKING:
     from sgkv.cli.app import Mode
 
-DYNAMIC: dict[str, object] = {
-    "backend_name": "sgkv",
-    "module_path": "sgkv.sglang.hicache",
-    "class_name": "SgkvHiCache",
-    "interface_v1": 1,
-    "hicache_storage_pass_prefix_keys": True,
-}
+EXTRA = "--hicache-storage-backend-extra-config"
 
 
 def flags(path: Path | None, mode: Mode) -> list[str]:
@@ -35,12 +27,15 @@ def flags(path: Path | None, mode: Mode) -> list[str]:
     environment is read by the server when it starts.
     """
     from sgkv.config import load
+    from sgkv.sglang.launch import expand
 
     load(file=path, environ={})
+    named = f"@{path.absolute()}" if path else None
     chosen = ["--enable-hierarchical-cache", "--hicache-storage-backend"]
-    if mode == "dynamic":
-        return [*chosen, "dynamic", *_extra(json.dumps(_options(path) | DYNAMIC)), "--page-size", "64"]
-    return [*chosen, "sgkv", *(_extra(f"@{path.absolute()}") if path else [])]
+    if mode == "flag":
+        return [*chosen, "sgkv", *([EXTRA, named] if named else [])]
+    extra, _ = expand(named)
+    return [*chosen, "dynamic", EXTRA, json.dumps(extra), "--page-size", "64"]
 
 
 def print_flags(path: Path | None, mode: Mode) -> int:
@@ -60,13 +55,3 @@ def print_flags(path: Path | None, mode: Mode) -> int:
             "Keep your own --page-size if it is 16 or more: each page is looked up by itself.", err=True
         )
     return 0
-
-
-def _options(path: Path | None) -> dict[str, object]:
-    from sgkv.config.sources import read_file
-
-    return read_file(path) if path else {}
-
-
-def _extra(value: str) -> list[str]:
-    return ["--hicache-storage-backend-extra-config", value]

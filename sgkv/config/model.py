@@ -14,8 +14,8 @@ class ModelConfig(Section):
     """What makes two servers' KV interchangeable."""
 
     weights: str = Field("auto", min_length=1)
-    """``auto`` fingerprints config, safetensors headers and quantization; ``full`` hashes every byte of
-    the weights; anything else is a revision of your own that you change whenever the weights change."""
+    """``auto`` fingerprints the checkpoint: every byte of a small one, a sample of a large one; ``full``
+    reads every byte; anything else is a revision of your own, to be changed whenever the weights are."""
     numerics: Literal["exact", "compatible"] = "exact"
     """``exact`` shares between equal engine, version, device kind and kernels; ``compatible`` within
     `numerics_class`."""

@@ -70,3 +70,14 @@ def test_a_file_that_a_server_would_refuse_prints_no_flags(file: Path) -> None:
     printed = runner.invoke(app, ["sglang-args", "--config", str(file)])
     assert (printed.exit_code, printed.stdout) == (2, "")
     assert "ttl" in printed.stderr
+
+
+@pytest.mark.parametrize("mode", ["flag", "dynamic"])
+def test_the_installed_sglang_reads_what_is_printed(file: Path, mode: str) -> None:
+    from sglang.srt.mem_cache.hybrid_cache.hybrid_cache_controller import HybridCacheController
+
+    extra = option(arguments("--config", str(file), "--mode", mode), "--hicache-storage-backend-extra-config")
+    ours, threshold, _, _, pass_prefix_keys = HybridCacheController.parse_storage_backend_extra_config(extra)
+    assert load(ours, environ={}).config == load(file=file, environ={}).config
+    assert threshold == 128
+    assert pass_prefix_keys == (mode == "dynamic")
