@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 PINS := $(wildcard requirements/core.txt requirements/sglang-cpu.txt requirements/test.txt requirements/lint.txt requirements/build.txt)
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# The first that runs and is new enough; scripts/system_packages.sh says so where none is.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for it in python3.11 python3; do $$it -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$it && exit; done; echo python3)
 PYTEST_ARGS ?=
 BENCH_SUITES ?= hicache cpu disk lookup hash startup
 JSON ?=
