@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BUCKETS = (1e-4, 2.5e-4, 1e-3, 2.5e-3, 1e-2, 2.5e-2, 0.1, 0.25, 1.0, 2.5, 10.0)
 """Seconds: from a lookup in memory to the longest deadline."""
 
-_HELP = {
+HELP = {
     "failed_writes": "Blobs that a tier did not take",
     "hit_pages": "Pages served",
     "internal_errors": "Errors of sgkv's own that became misses",
@@ -99,7 +99,7 @@ class Metrics:
 
         with self._lock:
             if name not in self._counters:
-                text = _HELP.get(name, name.replace("_", " ").capitalize())
+                text = HELP.get(name, name.replace("_", " ").capitalize())
                 self._counters[name] = Counter(f"sgkv_{name}", text, labels, registry=self._registry)
             return self._counters[name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sgkv.backends.base import BackendStats
 from sgkv.counters import Counters
-from sgkv.metrics import Metrics, process_metrics
+from sgkv.metrics import HELP, Metrics, process_metrics
 from sgkv.reasons import MissReason
 from sgkv.store.store import StoreStats
 
@@ -117,3 +118,17 @@ def test_ranks_add_up_in_the_servers_own_endpoint(tmp_path: Path) -> None:
         command = [sys.executable, "-c", code, str(tmp_path)]
         printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert 'sgkv_tier_items_total{op="get",status="ok",tier="cpu"} 4.0' in printed
+
+
+def test_the_documentation_names_every_metric(metrics: Metrics, registry: CollectorRegistry) -> None:
+    metrics.observe("put", "cpu", 0.001, {"ok": 1}, 1)
+    metrics.update(stats(evicted=1))
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    documented = set(re.findall(r"^\| `(sgkv_[a-z_]+)` ", page, re.MULTILINE))
+    exported = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in text_string_to_metric_families(generate_latest(registry).decode())
+        if not family.name.endswith("_created")
+    }
+    counted = {f"sgkv_{name}_total" for name in HELP}
+    assert exported | counted == documented
