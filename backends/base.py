@@ -103,9 +103,9 @@ class Capabilities:
     pins: bool = False
     """`pin` is honoured by eviction."""
     abandonable: bool = False
-    """`get` honours `Deadline.landing`: once `Deadline.cancel` has returned, no thread of the
-    backend touches the caller's buffers. The deadline wrapper bounces the reads of a backend
-    that does not."""
+    """Rule 8 is kept: after `Deadline.cancel` has returned nothing writes into the caller's
+    buffers and nothing read from them later is published. `Guarded` copies the buffers of a
+    backend that does not keep it."""
 
 
 @dataclass(slots=True)
@@ -143,7 +143,13 @@ class Backend(ABC):
        `Status.FULL` when eviction finds nothing it may take.
     7. `close` drains and returns within seconds; afterwards calls answer `Status.CLOSED` or
        False. Nothing happens in `__del__`.
-    8. `delete_prefix` makes every blob under the prefix unreadable before it returns, in constant
+    8. A batch with a deadline returns when that is over, even where its threads still hang in a
+       device. With `capabilities.abandonable` the caller's buffers are then the caller's again:
+       `get` fills them, and `prepare` and `check` run, only inside `Deadline.landing`; a put looks
+       at the deadline again after it has read the last buffer and publishes nothing if that is
+       over, because what it read may have changed. It may go on reading until it notices, so
+       memory handed to `put` stays mapped while a batch that timed out can still be under way.
+    9. `delete_prefix` makes every blob under the prefix unreadable before it returns, in constant
        time where the backend can; its space is reclaimed afterwards.
     """
 
@@ -160,7 +166,8 @@ class Backend(ABC):
 
     @abstractmethod
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
-        """Publish blobs. The buffers are only read, and only until the call returns."""
+        """Publish blobs. The buffers are only read; what they hold after the call returns is
+        never published (rule 8)."""
 
     @abstractmethod
     def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:

@@ -58,3 +58,13 @@ class Deadline:
         with self._changed:
             self._cancelled = True
             self._changed.wait_for(lambda: not self._landing)
+
+
+@contextmanager
+def landing(deadline: Deadline | None) -> Iterator[bool]:
+    """`deadline.landing()`, refused once it has expired too; always admitted without a deadline."""
+    if deadline is None:
+        yield True
+        return
+    with deadline.landing() as admitted:
+        yield admitted and not deadline.expired

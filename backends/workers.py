@@ -80,7 +80,7 @@ def _run(future: Future[None], task: Task) -> None:
         return
     try:
         task()
-    except BaseException as error:  # whoever waits for the future gets it, as in concurrent.futures
+    except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
         future.set_exception(error)
     else:
         future.set_result(None)
@@ -102,26 +102,29 @@ def spread(pool: WorkerPool, items: int, work: Callable[[int], None], helpers: i
         future.result()
 
 
-def spread_until(pool: WorkerPool, items: int, work: Callable[[int], None], deadline: Deadline) -> bool:
-    """As `spread`, but only in the pool's threads, and no longer than `deadline` allows.
+def spread_until(
+    pool: WorkerPool, items: int, work: Callable[[int], None], threads: int, deadline: Deadline
+) -> bool:
+    """As `spread`, but only in up to `threads` of the pool's, and no longer than `deadline` allows.
 
     False when time ran out, or no thread would take the work: the deadline is then cancelled, so
-    that nothing touches the caller's buffers any more, and work that has not begun never does.
+    that nothing fills the caller's buffers any more, and work that has not begun never does.
     """
     cursor = count()
 
     def drain() -> None:
         _drain(cursor, items, lambda at: None if deadline.over else work(at))
 
-    futures = _submit_each(pool, drain, min(pool.threads, items))
+    futures = _submit_each(pool, drain, min(threads, items))
     done, late = wait(futures, deadline.remaining())
     for future in late:
         future.cancel()
-    if late or not futures:
+    complete = not late and bool(futures or not items)
+    if not complete:
         deadline.cancel()
     for future in done:
         future.result()
-    return bool(futures) and not late
+    return complete
 
 
 def _submit_each(pool: WorkerPool, task: Task, times: int) -> list[Future[None]]:

@@ -70,7 +70,9 @@ class DiskBackend(Backend):
         self.capabilities = Capabilities(
             local_index=True, persistent=True, shared=True, pins=True, abandonable=True
         )
-        threads = io_threads or min(4, os.cpu_count() or 1)
+        cpus = os.cpu_count() or 1
+        threads = io_threads or min(4, cpus)
+        self._copy_threads = 1 if cpus <= 2 else min(threads, max(2, cpus // 4))
         self._gate = Gate()
         self._layout = Layout(os.fspath(path))
         self._index = DiskIndex(capacity, make_policy(eviction))
@@ -94,16 +96,41 @@ class DiskBackend(Backend):
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         paths = [self._layout.path_of(item.key) for item in items]
-        return self._batch(len(items), lambda at: self._writer.put(items[at], paths[at], deadline), deadline)
+        statuses = [Status.TIMEOUT] * len(items)
+
+        def write(at: int) -> None:
+            statuses[at] = self._writer.put(items[at], paths[at], deadline)
+
+        with self._gate.passing() as admitted:
+            if not admitted:
+                return [Status.CLOSED] * len(items)
+            self._each(len(items), write, self._io.threads, deadline)
+            return list(statuses)
 
     def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:
         paths = [self._layout.path_of(item.key) for item in items]
-        statuses = self._batch(
-            len(items), lambda at: self._reader.get(items[at], paths[at], deadline), deadline
-        )
-        read = zip(items, statuses, strict=True)
-        self._index.touch([item.key for item, status in read if status is Status.OK])
-        return statuses
+        statuses = [Status.TIMEOUT] * len(items)
+        waiting: list[int] = []
+
+        def read_resident(at: int) -> None:
+            status = self._reader.resident(items[at], paths[at], deadline)
+            if status is None:
+                waiting.append(at)
+            else:
+                statuses[at] = status
+
+        def read(nth: int) -> None:
+            at = waiting[nth]
+            statuses[at] = self._reader.get(items[at], paths[at], deadline)
+
+        with self._gate.passing() as admitted:
+            if not admitted:
+                return [Status.CLOSED] * len(items)
+            self._each(len(items), read_resident, self._copy_threads, deadline)
+            self._each(len(waiting), read, self._io.threads, deadline)
+        read_now = zip(items, list(statuses), strict=True)
+        self._index.touch([item.key for item, status in read_now if status is Status.OK])
+        return list(statuses)
 
     def delete(self, keys: Sequence[str]) -> list[bool]:
         paths = [self._layout.path_of(key) for key in keys]
@@ -170,20 +197,11 @@ class DiskBackend(Backend):
     def _empty_trash(self) -> None:
         empty_trash(self._layout, lambda: self._gate.closed)
 
-    def _batch(self, items: int, work: Callable[[int], Status], deadline: Deadline | None) -> list[Status]:
-        with self._gate.passing() as admitted:
-            if not admitted:
-                return [Status.CLOSED] * items
-            statuses = [Status.TIMEOUT] * items
-
-            def one(at: int) -> None:
-                statuses[at] = work(at)
-
-            if deadline is None:
-                spread(self._io, items, one, self._io.threads - 1)
-            else:
-                spread_until(self._io, items, one, deadline)
-            return list(statuses)
+    def _each(self, items: int, work: Callable[[int], None], threads: int, deadline: Deadline | None) -> None:
+        if deadline is None:
+            spread(self._io, items, work, threads - 1)
+        else:
+            spread_until(self._io, items, work, threads, deadline)
 
     def _look(self, keys: Sequence[str], found: list[bool]) -> None:
         failed = 0

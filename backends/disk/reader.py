@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from sgkv.backends.base import GetItem, Status
-from sgkv.backends.deadline import Deadline
+from sgkv.backends.base import GetItem, Part, Status
+from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.disk import transfer
 from sgkv.backends.disk.faults import FaultLog
 from sgkv.backends.disk.index import DiskIndex
 from sgkv.backends.hooks import checked
 
 _MARK_SECONDS = 60.0
+
+_Fill = Callable[[int, Sequence[Part], Deadline | None], Status | None]
 
 
 class UseMarks:
@@ -40,7 +43,12 @@ class UseMarks:
 
 
 class Reader:
-    """Opens, fills, checks. Never raises OSError."""
+    """Opens, fills, checks. Never raises OSError.
+
+    What the page cache holds is limited by memory bandwidth, which a thread or two use up; what
+    it does not hold wants many requests at the device. So a batch is first read with
+    `resident`, by few threads, and what that leaves with `get`, by all.
+    """
 
     def __init__(
         self, index: DiskIndex, faults: FaultLog, clock: Callable[[], float] = time.monotonic
@@ -48,9 +56,20 @@ class Reader:
         self._index = index
         self._faults = faults
         self._marks = UseMarks(clock)
+        self.knows_residency = True
+        """Until the file system says that it cannot tell."""
+
+    def resident(self, item: GetItem, path: str, deadline: Deadline | None) -> Status | None:
+        """Fill the item's parts if that takes no waiting for a device; None where it would."""
+        if not self.knows_residency:
+            return None
+        return self._open(item, path, deadline, self._fill_resident)
 
     def get(self, item: GetItem, path: str, deadline: Deadline | None) -> Status:
         """Fill the item's parts from the file `path`. Runs in an I/O thread."""
+        return self._open(item, path, deadline, _fill) or Status.ERROR
+
+    def _open(self, item: GetItem, path: str, deadline: Deadline | None, fill: _Fill) -> Status | None:
         if deadline is not None and deadline.over:
             return Status.TIMEOUT
         try:
@@ -59,23 +78,34 @@ class Reader:
             self._index.forget([item.key])
             return Status.ABSENT
         except OSError as error:
-            self._faults.note("get", error)
-            return Status.ERROR
+            return self._failed(error)
         try:
-            return self._read(fd, item, deadline)
+            return self._read(fd, item, deadline, fill)
         except OSError as error:
-            self._faults.note("get", error)
-            return Status.ERROR
+            return self._failed(error)
         finally:
             os.close(fd)
 
-    def _read(self, fd: int, item: GetItem, deadline: Deadline | None) -> Status:
-        status = transfer.read(fd, item.parts, deadline)
+    def _read(self, fd: int, item: GetItem, deadline: Deadline | None, fill: _Fill) -> Status | None:
+        status = fill(fd, item.parts, deadline)
         if status is Status.OK:
             status = _verdict(item, deadline)
         if status is Status.OK:
             self._note_use(fd, item.key)
         return status
+
+    def _fill_resident(self, fd: int, parts: Sequence[Part], deadline: Deadline | None) -> Status | None:
+        try:
+            return transfer.read_resident(fd, parts, deadline)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self.knows_residency = False
+            return None
+
+    def _failed(self, error: OSError) -> Status:
+        self._faults.note("get", error)
+        return Status.ERROR
 
     def _note_use(self, fd: int, key: str) -> None:
         if key not in self._index.sizes:
@@ -85,11 +115,15 @@ class Reader:
                 os.utime(fd)
 
 
+def _fill(fd: int, parts: Sequence[Part], deadline: Deadline | None) -> Status:
+    if deadline is None:
+        return transfer.read_waiting(fd, parts)
+    return transfer.read_landing(fd, parts, deadline)
+
+
 def _verdict(item: GetItem, deadline: Deadline | None) -> Status:
     """Run the item's own check, which reads the caller's buffers, while that is allowed."""
-    if deadline is None:
-        return Status.OK if checked(item) else Status.CORRUPT
-    with deadline.landing() as admitted:
+    with landing(deadline) as admitted:
         if not admitted:
             return Status.TIMEOUT
         return Status.OK if checked(item) else Status.CORRUPT

@@ -1,14 +1,14 @@
 """Bytes between a file and the caller's buffers, with and without a deadline.
 
 A caller that gives up gets its buffers back while a thread may still hang in the device. So with
-a deadline the buffers are only touched inside `Deadline.landing`, and nothing that can wait for
-a device happens in there: what the page cache has is read straight into the buffers with
-RWF_NOWAIT; the rest goes through a piece of memory of the worker's own, as do all writes.
+a deadline they are filled only inside `Deadline.landing`, where nothing may wait for a device:
+what the page cache has is read straight into them with RWF_NOWAIT, the rest goes through a piece
+of memory of the worker's own. Writes need no such detour: what an abandoned write read too late
+is never published.
 """
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import threading
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from sgkv.backends.base import Buffer, Part, Status
 from sgkv.backends.cpu.copying import copy
-from sgkv.backends.deadline import Deadline
+from sgkv.backends.deadline import Deadline, landing
 
 _IOV_MAX = 1024
 """linux/uio.h, UIO_MAXIOV."""
@@ -36,7 +36,7 @@ class _Worker(threading.local):
 _worker = _Worker()
 
 
-def runs(parts: Sequence[Part]) -> Iterator[tuple[int, list[Buffer]]]:
+def runs(parts: Sequence[Part]) -> Iterator[tuple[int, Buffers]]:
     """Parts whose bytes follow each other in the blob, joined: (offset, buffers)."""
     start, end, buffers = 0, 0, list[Buffer]()
     for offset, buffer in parts:
@@ -51,69 +51,71 @@ def runs(parts: Sequence[Part]) -> Iterator[tuple[int, list[Buffer]]]:
         yield start, buffers
 
 
-def read(fd: int, parts: Sequence[Part], deadline: Deadline | None) -> Status:
-    """Fill every part: OK, SHORT where the file ends before, TIMEOUT where it is too late."""
+def read_resident(fd: int, parts: Sequence[Part], deadline: Deadline | None) -> Status | None:
+    """Fill every part from the page cache: OK, SHORT, TIMEOUT, or None where that takes a device.
+
+    Raises OSError with EOPNOTSUPP where the file system cannot tell.
+    """
     for offset, buffers in runs(parts):
-        if deadline is None:
-            status = _read_waiting(fd, buffers, offset)
-        else:
-            status = _read_landing(fd, buffers, offset, deadline)
-        if status is not Status.OK:
-            return status
+        left, at = buffers, offset
+        while left:
+            with landing(deadline) as admitted:
+                filled = _try_resident(fd, left, at) if admitted else None
+            if not admitted:
+                return Status.TIMEOUT
+            if not filled:
+                return None if filled is None else Status.SHORT
+            left, at = _after(left, filled), at + filled
+    return Status.OK
+
+
+def read_waiting(fd: int, parts: Sequence[Part]) -> Status:
+    """Fill every part, however long that takes: OK, or SHORT where the file ends before."""
+    for offset, buffers in runs(parts):
+        left, at = buffers, offset
+        while left:
+            filled = os.preadv(fd, left[:_IOV_MAX], at)
+            if not filled:
+                return Status.SHORT
+            left, at = _after(left, filled), at + filled
+    return Status.OK
+
+
+def read_landing(fd: int, parts: Sequence[Part], deadline: Deadline) -> Status:
+    """Fill every part in a way the caller can abandon at any moment: OK, SHORT or TIMEOUT."""
+    for offset, buffers in runs(parts):
+        left, at = buffers, offset
+        while left:
+            filled = _read_piece(fd, left, at, deadline)
+            if not filled:
+                return Status.TIMEOUT if filled is None else Status.SHORT
+            left, at = _after(left, filled), at + filled
     return Status.OK
 
 
 def write(fd: int, buffers: Buffers, deadline: Deadline | None) -> Status:
-    """Write all buffers from the file's start: OK, or TIMEOUT where it is too late."""
-    if deadline is None:
-        offset = 0
-        while buffers:
-            written = os.pwritev(fd, buffers[:_IOV_MAX], offset)
-            buffers, offset = _after(buffers, written), offset + written
-        return Status.OK
-    return _write_landing(fd, buffers, deadline)
-
-
-def _read_waiting(fd: int, buffers: Buffers, offset: int) -> Status:
-    while buffers:
-        filled = os.preadv(fd, buffers[:_IOV_MAX], offset)
-        if not filled:
-            return Status.SHORT
-        buffers, offset = _after(buffers, filled), offset + filled
-    return Status.OK
-
-
-def _read_landing(fd: int, buffers: Buffers, offset: int, deadline: Deadline) -> Status:
-    while buffers:
-        with deadline.landing() as admitted:
-            if not admitted or deadline.expired:
-                return Status.TIMEOUT
-            filled = _read_resident(fd, buffers[:_IOV_MAX], offset)
-        if filled is None:
-            filled = _read_piece(fd, buffers, offset, deadline)
-        if filled is None:
+    """Write all buffers from the file's start: OK, or TIMEOUT where they may have changed meanwhile."""
+    at, left = 0, buffers
+    while left:
+        if deadline is not None and deadline.over:
             return Status.TIMEOUT
-        if not filled:
-            return Status.SHORT
-        buffers, offset = _after(buffers, filled), offset + filled
-    return Status.OK
+        written = os.pwritev(fd, left[:_IOV_MAX], at)
+        left, at = _after(left, written), at + written
+    return Status.TIMEOUT if deadline is not None and deadline.over else Status.OK
 
 
-def _read_resident(fd: int, buffers: Buffers, offset: int) -> int | None:
-    """Read what the page cache has; None where it has nothing, or the file system cannot tell."""
+def _try_resident(fd: int, buffers: Buffers, offset: int) -> int | None:
     try:
-        return os.preadv(fd, buffers, offset, os.RWF_NOWAIT)
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
-            return None
-        raise
+        return os.preadv(fd, buffers[:_IOV_MAX], offset, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return None
 
 
 def _read_piece(fd: int, buffers: Buffers, offset: int, deadline: Deadline) -> int | None:
     """Read up to a piece however long that takes, then land it; None when it is too late by then."""
     piece = _worker.piece
     filled = os.preadv(fd, [piece[: min(_PIECE, sum(map(len, buffers)))]], offset)
-    with deadline.landing() as admitted:
+    with landing(deadline) as admitted:
         if not admitted:
             return None
         at = 0
@@ -121,33 +123,6 @@ def _read_piece(fd: int, buffers: Buffers, offset: int, deadline: Deadline) -> i
             copy(target, piece[at : at + len(target)])
             at += len(target)
     return filled
-
-
-def _write_landing(fd: int, buffers: Buffers, deadline: Deadline) -> Status:
-    offset = 0
-    while buffers:
-        with deadline.landing() as admitted:
-            if not admitted or deadline.expired:
-                return Status.TIMEOUT
-            size = _fill_piece(buffers)
-        _write_piece(fd, size, offset)
-        buffers, offset = _after(buffers, size), offset + size
-    return Status.OK
-
-
-def _fill_piece(buffers: Buffers) -> int:
-    at = 0
-    for source in _first(buffers, _PIECE):
-        copy(_worker.piece[at : at + len(source)], source)
-        at += len(source)
-    return at
-
-
-def _write_piece(fd: int, size: int, offset: int) -> None:
-    piece = _worker.piece[:size]
-    while piece:
-        written = os.pwrite(fd, piece, offset)
-        piece, offset = piece[written:], offset + written
 
 
 def _first(buffers: Buffers, size: int) -> Iterator[Buffer]:

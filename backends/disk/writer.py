@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 
 from sgkv.backends.base import PutItem, Status
-from sgkv.backends.deadline import Deadline
+from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.disk import transfer
 from sgkv.backends.disk.faults import FaultLog
 from sgkv.backends.disk.index import DiskIndex, charge
@@ -119,7 +119,5 @@ class Writer:
 
 def _prepared(item: PutItem, deadline: Deadline | None) -> bool:
     """Run the item's own work, which touches the caller's buffers, while that is allowed."""
-    if deadline is None:
-        return prepared(item)
-    with deadline.landing() as admitted:
+    with landing(deadline) as admitted:
         return admitted and prepared(item)
