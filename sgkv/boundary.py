@@ -46,7 +46,7 @@ def contained(what: str, counters: Counters) -> Iterator[None]:
     """Run the block; an exception is logged, counted as `internal_errors` and goes no further."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - this is the boundary
+    except Exception as error:  # this is the boundary
         counters.add("internal_errors")
         held = _throttle.admit(f"{what}: {error!r}")
         if held is not None:

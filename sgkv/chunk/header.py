@@ -119,7 +119,9 @@ def decode_header(raw: memoryview) -> Header:
     if magic != MAGIC:
         raise HeaderError("not a chunk: the magic differs")
     if version != FORMAT_VERSION or flags:
-        raise HeaderError(f"format version {version} flags {flags}: this reader knows version {FORMAT_VERSION}")
+        raise HeaderError(
+            f"format version {version} flags {flags}: this reader knows version {FORMAT_VERSION}"
+        )
     if size != len(raw) or _META + meta_size > size:
         raise HeaderError(f"header says {size} bytes, {len(raw)} are here")
     if raw[_SEAL:_META] != _seal(raw):

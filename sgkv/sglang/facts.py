@@ -38,10 +38,9 @@ class EngineFacts:
 def read_facts() -> EngineFacts | None:
     """Facts of the server this process belongs to; None outside one, or where SGLang moved them."""
     try:
-        from sglang.srt.runtime_context import get_exec, get_model, get_spec  # noqa: PLC0415
+        from sglang.srt.runtime_context import get_exec, get_model, get_spec
 
-        model, execution, spec = get_model(), get_exec(), get_spec()
-        return _facts(model, execution, spec)
+        return _facts(get_model(), get_exec().kernel, get_spec())
     except (ImportError, AttributeError, RuntimeError, ValueError, AssertionError) as error:
         logger.warning(
             "sgkv: SGLang does not say which model this is (%s); nothing is shared with other processes. "
@@ -51,11 +50,15 @@ def read_facts() -> EngineFacts | None:
         return None
 
 
-def _facts(model: Any, execution: Any, spec: Any) -> EngineFacts:
-    draft = getattr(spec, "speculative_draft_model_path", None)
-    kernels = "/".join(
-        str(getattr(execution, name, None))
-        for name in ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
+def _facts(model: Any, kernels: Any, spec: Any) -> EngineFacts:
+    draft = spec.speculative_draft_model_path
+    attention = "/".join(
+        f"{backend}"
+        for backend in (
+            kernels.attention_backend,
+            kernels.prefill_attention_backend,
+            kernels.decode_attention_backend,
+        )
     )
     scales = model.quantization_param_path
     return EngineFacts(
@@ -65,11 +68,11 @@ def _facts(model: Any, execution: Any, spec: Any) -> EngineFacts:
         revision=str(model.revision),
         quantization=str(model.quantization),
         random_weights=str(model.load_format) == "dummy",
-        model_overrides=str(getattr(model, "json_model_override_args", "{}")),
+        model_overrides=str(model.json_model_override_args),
         kv_cache_dtype=str(model.kv_cache_dtype),
         kv_scales=Path(scales) if scales else None,
         producer=f"sglang/{sglang.__version__}",
-        numerics=f"sglang {sglang.__version__} {kernels} {model.dtype} {device_kind()}",
+        numerics=f"sglang {sglang.__version__} {attention} {model.dtype} {device_kind()}",
     )
 
 
@@ -79,7 +82,7 @@ def local_path(name: str, revision: str | None) -> Path | None:
     if path.exists():
         return path
     try:
-        from huggingface_hub import snapshot_download  # noqa: PLC0415
+        from huggingface_hub import snapshot_download
 
         return Path(snapshot_download(name, revision=revision, local_files_only=True))
     except (ImportError, OSError, ValueError):

@@ -27,6 +27,7 @@ from sgkv.backends.deadline import Deadline
 from sgkv.boundary import contained
 from sgkv.chunk.blob import Page
 from sgkv.config import load, resolve
+from sgkv.metrics import process_metrics
 from sgkv.sglang import lifecycle
 from sgkv.sglang.bandwidth import Bandwidth
 from sgkv.sglang.facts import read_facts
@@ -48,7 +49,7 @@ _KV = PoolName.KV.value
 
 
 def _guarded(
-    what: str, fallback: Callable[P, T]
+    what: str, fallback: Callable[..., T]
 ) -> Callable[[Callable[Concatenate[SgkvHiCache, P], T]], Callable[Concatenate[SgkvHiCache, P], T]]:
     """A method of the engine's interface: an exception in it is counted and becomes `fallback(...)`."""
 
@@ -91,7 +92,8 @@ class SgkvHiCache(HiCacheStorage):
             logger.warning("sgkv: %s", warning)
         config = resolved.config
         self._times = config.engine
-        self.store = build_store(resolved)
+        metrics = process_metrics() if storage_config.enable_storage_metrics else None
+        self.store = build_store(resolved, metrics)
         self.shelves = Shelves(self.store, config, storage_config, model_identity(config, read_facts()))
         self._bandwidth = Bandwidth() if storage_config.enable_storage_metrics else None
         self._unaligned_said = threading.Event()
@@ -207,9 +209,7 @@ class SgkvHiCache(HiCacheStorage):
     def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> torch.Tensor | None:
         return self.batch_get([key], [target_location])[0]
 
-    def set(
-        self, key: str, value: Any = None, target_location: Any = None, target_sizes: Any = None
-    ) -> bool:
+    def set(self, key: str, value: Any = None, target_location: Any = None, target_sizes: Any = None) -> bool:
         return self.batch_set([key], [value])
 
     # Control: scheduler thread.
@@ -290,8 +290,8 @@ class SgkvHiCache(HiCacheStorage):
         if not self._unaligned_said.is_set():
             self._unaligned_said.set()
             logger.info(
-                "sgkv: SGLang does not pass the hashes before a batch, so pages are stored one by one instead "
-                'of in 256-token chunks. Set "hicache_storage_pass_prefix_keys": true in the extra config '
+                "sgkv: SGLang does not pass the hashes before a batch, so pages are stored one by one "
+                'instead of in 256-token chunks. Set "hicache_storage_pass_prefix_keys": true in the extra config '
                 "(the sgkv flag does); decode offload in P/D never passes them."
             )
 
@@ -304,6 +304,3 @@ def _span(keys: Sequence[str], info: HiCacheStorageExtraInfo | None, *, writing:
     """
     before = info.prefix_keys if info is not None else None
     return Span(keys, before if before is not None or writing else ())
-
-
-

@@ -6,11 +6,8 @@ Imports neither sglang nor torch: the command line prints what this module makes
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 LAUNCH_ID = "SGKV_LAUNCH_ID"
 """Environment variable set once a launch: the ranks of a server agree on it, and no other server or
@@ -30,7 +27,7 @@ before each batch, without which pages cannot be put together into chunks."""
 def expand(extra_config: str | None) -> tuple[dict[str, Any], list[str]]:
     """The full extra config from what the user gave (JSON, ``@file`` or nothing), and what was set.
 
-    Raises ValueError with the reason for text that is not an object.
+    Raises ValueError (ConfigError for a file) with the reason for text that is not an object.
     """
     given = read_extra_config(extra_config)
     added = {key: value for key, value in DYNAMIC.items() if key not in given}
@@ -45,23 +42,15 @@ def expand(extra_config: str | None) -> tuple[dict[str, Any], list[str]]:
 
 def read_extra_config(text: str | None) -> dict[str, Any]:
     """Parse ``--hicache-storage-backend-extra-config``: JSON, or ``@file`` of JSON, TOML or YAML."""
+    from sgkv.config.sources import read_file
+
     if not text:
         return {}
-    value = _read_file(Path(text[1:])) if text.startswith("@") else json.loads(text)
+    if text.startswith("@"):
+        return read_file(Path(text[1:]))
+    value = json.loads(text)
     if not isinstance(value, dict):
         raise ValueError(  # noqa: TRY004 - one error type for everything wrong with the text
             f"--hicache-storage-backend-extra-config is {type(value).__name__}, not an object of settings"
         )
     return value
-
-
-def _read_file(path: Path) -> Any:
-    text = path.read_text()
-    match path.suffix.lower():
-        case ".json":
-            return json.loads(text)
-        case ".toml":
-            return tomllib.loads(text)
-        case ".yaml" | ".yml":
-            return yaml.safe_load(text)
-    raise ValueError(f"{path}: write the extra config as .json, .toml or .yaml")

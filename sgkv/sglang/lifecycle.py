@@ -61,7 +61,8 @@ def unregister(backend: SgkvHiCache) -> None:
 @contextmanager
 def weights_change() -> Iterator[WeightsChange]:
     """Around one update. Suspended from before it, because backups of old pages may still be queued;
-    resumed after it in a new epoch, or only with the next flush if this one flushed nothing."""
+    resumed after it in a new epoch, or only with the next flush if this one flushed nothing.
+    """
     change = WeightsChange()
     _state.updating = True
     for backend in list(_backends):

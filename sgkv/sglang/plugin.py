@@ -41,7 +41,7 @@ _MOVED = (
 
 def install() -> None:
     """Entry point. Registers hooks and returns; never raises."""
-    import sglang  # noqa: PLC0415
+    import sglang
 
     try:
         _offer_flag()
@@ -53,8 +53,8 @@ def install() -> None:
 
 
 def _offer_flag() -> None:
-    from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415
-    from sglang.srt.server_args import ServerArgs  # noqa: PLC0415
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+    from sglang.srt.server_args import ServerArgs
 
     if not hasattr(ServerArgs, "resolve_once"):
         raise AttributeError("ServerArgs.resolve_once")
@@ -73,7 +73,7 @@ def _offer_flag() -> None:
 def _before_resolve(self: Any, *_args: Any, **_kwargs: Any) -> None:
     if getattr(self, "_resolution_finished", False) or self.hicache_storage_backend != FLAG:
         return
-    from sgkv.config import load, resolve  # noqa: PLC0415 - only a server that uses sgkv pays for pydantic
+    from sgkv.config import load, resolve  # only a server that uses sgkv pays for pydantic
 
     os.environ.setdefault(LAUNCH_ID, uuid.uuid4().hex)
     extra, said = expand(self.hicache_storage_backend_extra_config)
@@ -88,11 +88,11 @@ def _before_resolve(self: Any, *_args: Any, **_kwargs: Any) -> None:
 
 
 def _watch_weights() -> None:
-    from sglang.srt.managers.scheduler import Scheduler  # noqa: PLC0415
-    from sglang.srt.managers.scheduler_components.weight_updater import (  # noqa: PLC0415
+    from sglang.srt.managers.scheduler import Scheduler
+    from sglang.srt.managers.scheduler_components.weight_updater import (
         SchedulerWeightUpdaterManager,
     )
-    from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     missing = [name for name in _UPDATES if not hasattr(SchedulerWeightUpdaterManager, name)]
     if missing or not hasattr(Scheduler, "flush_cache"):
@@ -104,7 +104,7 @@ def _watch_weights() -> None:
 
 def _around_update(original: Callable[..., Any], self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
     """Scheduler thread. Any answer that is not a clean success leaves the store suspended."""
-    from sgkv.sglang.lifecycle import weights_change  # noqa: PLC0415
+    from sgkv.sglang.lifecycle import weights_change
 
     with weights_change() as change:
         answer = original(self, request, *args, **kwargs)
@@ -117,6 +117,6 @@ def _around_update(original: Callable[..., Any], self: Any, request: Any, *args:
 
 def _after_flush(result: Any, *_args: Any, **_kwargs: Any) -> None:
     if result:
-        from sgkv.sglang.lifecycle import engine_flushed  # noqa: PLC0415
+        from sgkv.sglang.lifecycle import engine_flushed
 
         engine_flushed()

@@ -66,7 +66,9 @@ class HostPool:
         Raises ValueError where that does not hold.
         """
         if indices.numel() % self.page_size:
-            raise ValueError(f"{indices.numel()} slots are not whole pages of {self.page_size} in {self.name}")
+            raise ValueError(
+                f"{indices.numel()} slots are not whole pages of {self.page_size} in {self.name}"
+            )
         addresses, sizes = self._meta(indices)
         buffers = list(map(self._buffer, addresses, sizes))
         runs = self._runs
@@ -80,7 +82,7 @@ class HostPool:
     def _buffer(self, address: int, size: int) -> memoryview:
         for base, region in self._regions:
             offset = address - base
-            if 0 <= offset and offset + size <= len(region):
+            if offset >= 0 and offset + size <= len(region):
                 return region[offset : offset + size]
         raise ValueError(f"pool {self.name} named an address outside its buffers")
 

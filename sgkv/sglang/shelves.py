@@ -50,6 +50,9 @@ class Shelves:
         if is_logical(pool):
             self.logical_anchor = self.logical_anchor or name == "kv"
             return
+        known = self._shelves.get(name)
+        if known is not None and known.pool.pool is pool:  # SGLang registers its anchor under both interfaces
+            return
         try:
             host = HostPool(pool, name, self.model.kv_cache_dtype)
         except (AttributeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:

@@ -7,12 +7,16 @@ from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.disk import DiskBackend
 from sgkv.config import ResolvedConfig, ResolvedCpu, ResolvedDisk
 from sgkv.counters import Counters
+from sgkv.metrics import Metrics
 from sgkv.store.store import Store, StoreOptions
 from sgkv.store.tier import Tier
 
 
-def build_store(resolved: ResolvedConfig, counters: Counters | None = None) -> Store:
-    """Open every tier and the store over them. Starts threads; `Store.close` ends them."""
+def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> Store:
+    """Open every tier and the store over them. Starts threads; `Store.close` ends them.
+
+    `metrics` receives every count and every call of a tier.
+    """
     config = resolved.config
     options = StoreOptions(
         chunk_tokens=config.chunk_tokens,
@@ -22,6 +26,7 @@ def build_store(resolved: ResolvedConfig, counters: Counters | None = None) -> S
         write_threads=config.write_behind.threads,
         drain_timeout=config.write_behind.drain_timeout,
     )
+    counters = Counters(metrics.count) if metrics else Counters()
     return Store([_tier(tier) for tier in resolved.tiers], options, counters)
 
 

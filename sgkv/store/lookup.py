@@ -8,8 +8,8 @@ from itertools import compress
 
 from sgkv.backends.base import Status
 from sgkv.keys import chunk_keys, page_keys
-from sgkv.store.memo import ChunkMemo
 from sgkv.reasons import MissReason, reason_of
+from sgkv.store.memo import ChunkMemo
 from sgkv.store.span import ChunkSlice, Span
 from sgkv.store.tier import Tier
 

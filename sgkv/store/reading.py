@@ -83,9 +83,7 @@ class Reading:
         keys = page_keys(self.identity.namespace, [self.span.hashes[page] for page in wanted])
         return [self._blob_read(key, 1, [0], [page]) for key, page in zip(keys, wanted, strict=True)]
 
-    def _blob_read(
-        self, key: str, total: int, positions: Sequence[int], wanted: Sequence[int]
-    ) -> BlobRead:
+    def _blob_read(self, key: str, total: int, positions: Sequence[int], wanted: Sequence[int]) -> BlobRead:
         hashes = [self.span.hashes[page] for page in wanted]
         pages = [self.pages[page] for page in wanted]
         return BlobRead(key, self.identity, total, positions, hashes, pages, self.deadline)

@@ -45,7 +45,9 @@ class Store:
     At most one tier has an arena, and it is the first. Owns the backends: `close` closes them.
     """
 
-    def __init__(self, tiers: Sequence[Tier], options: StoreOptions, counters: Counters | None = None) -> None:
+    def __init__(
+        self, tiers: Sequence[Tier], options: StoreOptions, counters: Counters | None = None
+    ) -> None:
         if not tiers:
             raise ValueError("a store needs at least one tier")
         if any(tier.arena is not None for tier in tiers[1:]):

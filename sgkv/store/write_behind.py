@@ -12,8 +12,8 @@ from sgkv.backends.base import PutItem
 from sgkv.backends.cpu import Lease
 from sgkv.boundary import contained
 from sgkv.chunk.blob import BlobIdentity, put_item
-from sgkv.keys import chunk_keys, page_keys
 from sgkv.counters import Counters
+from sgkv.keys import chunk_keys, page_keys
 from sgkv.store.tier import Tier
 
 _BATCH_BYTES = 64 << 20

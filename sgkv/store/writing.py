@@ -117,5 +117,3 @@ def _release(leases: Sequence[Lease | None]) -> None:
     for lease in leases:
         if lease is not None:
             lease.release()
-
-

@@ -8,7 +8,9 @@ from sgkv.chunk.header import Header, HeaderError, blob_size, decode_header, enc
 
 HASHES = b"".join(bytes([i]) * 32 for i in range(4))
 SUMS = b"".join(bytes([200 + i]) * 16 for i in range(4))
-HEADER = Header("0" * 32, "layer", "bfloat16", 64, 2, 2, (64, 64), HASHES, SUMS, (), 0, 1_700_000_000, "sglang/0.5.23")
+HEADER = Header(
+    "0" * 32, "layer", "bfloat16", 64, 2, 2, (64, 64), HASHES, SUMS, (), 0, 1_700_000_000, "sglang/0.5.23"
+)
 
 text = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=32)
 headers = st.integers(1, 256).flatmap(
@@ -60,7 +62,7 @@ def test_any_flipped_bit_is_refused():
 
 def test_every_truncation_and_extension_is_refused():
     raw = encoded(HEADER)
-    for size in [*range(0, 64), *range(64, 4096, 61), 4095]:
+    for size in [*range(64), *range(64, 4096, 61), 4095]:
         with pytest.raises(HeaderError):
             decode_header(raw[:size])
     with pytest.raises(HeaderError):
@@ -107,7 +109,9 @@ def test_fields_that_describe_no_chunk_are_refused(change):
 
 def test_what_does_not_fit_is_said():
     with pytest.raises(HeaderError, match="producer"):
-        encoded(Header("0" * 32, "layer", "f", 1, 1, 1, (1,), bytes(32 * 74), bytes(16 * 74), producer="x" * 600))
+        encoded(
+            Header("0" * 32, "layer", "f", 1, 1, 1, (1,), bytes(32 * 74), bytes(16 * 74), producer="x" * 600)
+        )
 
 
 def test_sizes():

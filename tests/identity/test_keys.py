@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgkv.keys import chunk_keys, hash_pages, is_page_hash, namespace_seed, packed_hashes, page_keys, unpacked_hashes
+from sgkv.keys import (
+    chunk_keys,
+    hash_pages,
+    is_page_hash,
+    namespace_seed,
+    packed_hashes,
+    page_keys,
+    unpacked_hashes,
+)
 
 GOLDEN = [
     "cf97adeedb59e05bfd73a2b4c2a8885708c4f4f70c84c64b27120e72ab733b72",
@@ -26,7 +34,9 @@ def test_golden_vectors():
 def test_golden_namespace_seeds():
     assert namespace_seed(None, None) is None
     assert namespace_seed(None, "t1") == "df1292b40b48d644e7e2b6b30c7b5a35344cae12a66fad2953dc3281cd934ac3"
-    assert namespace_seed("lora-a", None) == "407c773a7c02b33bd4a62af6bf5fc77997c2c8067811ecf2b39e3839c3f4284b"
+    assert (
+        namespace_seed("lora-a", None) == "407c773a7c02b33bd4a62af6bf5fc77997c2c8067811ecf2b39e3839c3f4284b"
+    )
 
 
 def test_a_salt_separates_every_page_of_a_sequence():
