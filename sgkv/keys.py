@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import repeat
 
@@ -34,6 +34,7 @@ def hash_pages(token_ids: Sequence[int], page_tokens: int, prior: str | None = N
         raise ValueError(f"page_tokens is {page_tokens}: a page holds at least one token")
     full = len(token_ids) - len(token_ids) % page_tokens
     tokens = token_ids if full == len(token_ids) else token_ids[:full]
+    pages: Iterable[bytes | memoryview]
     try:
         pages = _chunked(array(_U32, tokens), page_tokens)
     except OverflowError:

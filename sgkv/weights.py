@@ -63,7 +63,7 @@ def _weight_files(model: Path) -> list[Path]:
 
 
 def _content(file: Path, whole: bool) -> str:
-    hub_name = os.path.basename(os.path.realpath(file))
+    hub_name = file.resolve().name
     if _HUB_BLOB.fullmatch(hub_name):
         return hub_name
     digest = xxh3_128()

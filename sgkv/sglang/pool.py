@@ -66,9 +66,7 @@ class HostPool:
         Raises ValueError where that does not hold.
         """
         if indices.numel() % self.page_size:
-            raise ValueError(
-                f"{indices.numel()} slots are not whole pages of {self.page_size} in {self.name}"
-            )
+            raise ValueError(f"{self.name}: {indices.numel()} slots are not whole pages of {self.page_size}")
         addresses, sizes = self._meta(indices)
         buffers = list(map(self._buffer, addresses, sizes))
         runs = self._runs

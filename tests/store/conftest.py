@@ -27,7 +27,8 @@ PAGE_BYTES = layout().page_bytes
 
 def namespace(**changes: object) -> Namespace:
     fields = {
-        "tenant": "t", "weights": "w", "epoch": "", "architecture": "a", "numerics": "n", "kv_dtype": "float32",
+        "tenant": "t", "weights": "w", "epoch": "", "architecture": "a", "numerics": "n",
+        "kv_dtype": "float32",
         "page_tokens": 16, "chunk_tokens": 64, "pool": "kv", "cell": "tp 0/1", "geometry": "g",
     }  # fmt: skip
     return Namespace(**{**fields, **changes})

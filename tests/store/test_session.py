@@ -1,6 +1,7 @@
 """What goes in comes out, through every combination of tiers and every way to cut a sequence."""
 
 import random
+import time
 from uuid import uuid4
 
 import pytest
@@ -179,9 +180,8 @@ def test_expired_is_a_miss_with_its_reason(disk_rig, monkeypatch):
     hashes = chain(4)
     put(session, hashes, random_pages(4))
     assert read(session, hashes)[0] == [None] * 4
-    import time
-
-    monkeypatch.setattr("sgkv.chunk.blob.time.time", lambda now=time.time(): now + 200.0)
+    later = time.time() + 200.0
+    monkeypatch.setattr("sgkv.chunk.blob.time.time", lambda: later)
     assert read(session, hashes)[0] == [MissReason.EXPIRED] * 4
 
 
