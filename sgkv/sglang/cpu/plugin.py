@@ -1,0 +1,54 @@
+"""What SGLang's own plugin hook runs in each process before anything else of SGLang."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from sgkv.sglang.cpu.attention import absorb_mla, read_windows_where_they_are
+from sgkv.sglang.cpu.environment import CPU_ENGINE
+
+
+def install() -> None:
+    """Entry point ``sgkv_cpu`` of group ``sglang.srt.plugins``; does nothing without CPU mode.
+
+    Idempotent. Imports SGLang's host pools, so it must not run at `import sgkv`.
+    """
+    if os.environ.get(CPU_ENGINE) != "1":
+        return
+    _leave_host_pools_unpinned()
+    _provide_row_copies()
+    absorb_mla()
+    read_windows_where_they_are()
+
+
+def _leave_host_pools_unpinned() -> None:
+    """Pinning is the pools' default and goes through CUDA; here there is nothing to pin for."""
+    from sglang.srt.mem_cache.pool_host.base import HostKVCache
+    from sglang.srt.mem_cache.pool_host.mamba import MambaPoolHost
+
+    for pool in (HostKVCache, MambaPoolHost):
+        if not hasattr(pool.__init__, "__wrapped__"):
+            pool.__init__ = _unpinned(pool.__init__)
+
+
+def _unpinned(init: Any) -> Any:
+    @functools.wraps(init)
+    def unpinned(self: object, *args: object, **kwargs: object) -> None:
+        init(self, *args, **{**kwargs, "pin_memory": False})
+
+    return unpinned
+
+
+def _provide_row_copies() -> None:
+    """SGLang binds the copy operations in each pool module for CUDA, HIP and XPU only."""
+    from sglang.srt.mem_cache.pool_host import mamba, mha, mla
+
+    from sgkv.sglang.cpu import copies, copies_kv
+
+    operations = {**vars(copies), **vars(copies_kv)}
+    for name in filter(lambda name: name.startswith("transfer_kv_"), operations):
+        for module in (mha, mla, mamba):
+            if not hasattr(module, name):
+                setattr(module, name, operations[name])
