@@ -166,8 +166,7 @@ class Backend(ABC):
 
     @abstractmethod
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
-        """Publish blobs. The buffers are only read; what they hold after the call returns is
-        never published (rule 8)."""
+        """Publish blobs. The buffers are only read, and what they hold later is never published."""
 
     @abstractmethod
     def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from functools import partial
 from itertools import count
 
 from sgkv.backends.deadline import Deadline
@@ -69,21 +70,23 @@ class WorkerPool:
             with self._lock:
                 self._idle -= 1
                 self._queued -= 1
-            _run(*job)
+            tell = _run(*job)
             del job  # an idle thread must not keep the last task's buffers alive
             with self._lock:
                 self._idle += 1
+            tell()  # only now: who waited for it may submit again at once, and finds this thread idle
+            del tell
 
 
-def _run(future: Future[None], task: Task) -> None:
+def _run(future: Future[None], task: Task) -> Callable[[], None]:
+    """Run the task; the returned call tells `future` how it ended."""
     if not future.set_running_or_notify_cancel():
-        return
+        return lambda: None
     try:
         task()
     except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
-        future.set_exception(error)
-    else:
-        future.set_result(None)
+        return partial(future.set_exception, error)
+    return partial(future.set_result, None)
 
 
 def spread(pool: WorkerPool, items: int, work: Callable[[int], None], helpers: int) -> None:

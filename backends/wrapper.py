@@ -1,0 +1,50 @@
+"""A backend over a backend, for what is wanted around any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sgkv.backends.base import Backend, BackendStats, BlobInfo, GetItem, PutItem, Status
+from sgkv.backends.deadline import Deadline
+
+
+class Wrapper(Backend):
+    """Passes everything on; subclasses override what they are about."""
+
+    def __init__(self, inner: Backend) -> None:
+        self.inner = inner
+        self.name = inner.name
+        self.capabilities = inner.capabilities
+
+    def contains(self, keys: Sequence[str]) -> list[bool]:
+        return self.inner.contains(keys)
+
+    def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
+        return self.inner.put(items, deadline)
+
+    def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:
+        return self.inner.get(items, deadline)
+
+    def delete(self, keys: Sequence[str]) -> list[bool]:
+        return self.inner.delete(keys)
+
+    def delete_prefix(self, prefix: str) -> None:
+        self.inner.delete_prefix(prefix)
+
+    def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
+        return self.inner.scan(prefix)
+
+    def stats(self) -> BackendStats:
+        return self.inner.stats()
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def touch(self, keys: Sequence[str]) -> None:
+        self.inner.touch(keys)
+
+    def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
+        return self.inner.pin(keys, pinned)
+
+    def quarantine(self, keys: Sequence[str]) -> None:
+        self.inner.quarantine(keys)
