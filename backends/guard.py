@@ -114,13 +114,15 @@ class Guarded(Wrapper):
         closing = closer.submit(self.inner.close)
         if closing is not None and wait([closing], _CLOSE_SECONDS).done:
             self._note("close", closing.exception())
+            closer.close(_CLOSE_SECONDS)
         self._pool.close(_CLOSE_SECONDS)
-        closer.close(0.0)
 
     def _put(self, items: Sequence[PutItem], deadline: Deadline) -> list[Status]:
-        if not self.inner.capabilities.abandonable:
-            items = [stand_in_put(item, deadline) for item in items]
-        return self.inner.put(items, deadline)
+        if self.inner.capabilities.abandonable:
+            return self.inner.put(items, deadline)
+        statuses = self.inner.put([stand_in_put(item, deadline) for item in items], deadline)
+        late = deadline.over  # then a stand-in refused to be filled
+        return [Status.TIMEOUT if late and status is Status.ERROR else status for status in statuses]
 
     def _get(self, items: Sequence[GetItem], deadline: Deadline) -> list[Status]:
         if self.inner.capabilities.abandonable:
@@ -131,6 +133,8 @@ class Guarded(Wrapper):
     def _batch(
         self, op: str, items: int, run: Callable[[], list[Status]], own_limit: float, deadline: Deadline
     ) -> list[Status]:
+        if deadline.over:
+            return [Status.TIMEOUT] * items
         left = deadline.remaining()
         limit = own_limit if left is None else min(own_limit, left)
         answer = self._call(op, run, limit, patient=limit >= _EVIDENCE * own_limit)
