@@ -63,15 +63,17 @@ class BlobRead:
     hashes: Sequence[str]
     """Expected hashes of those pages."""
     pages: Sequence[Page]
-    deadline: Deadline | None = None
     header: Buffer = field(init=False)
+    deadline: Deadline | None = field(init=False, default=None)
     outcomes: list[MissReason | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.header = memoryview(bytearray(header_size(self.total_pages)))
         self.outcomes = [MissReason.CORRUPT] * len(self.positions)
 
-    def item(self) -> GetItem:
+    def item(self, deadline: Deadline | None = None) -> GetItem:
+        """What to ask the backend for, with the deadline that the call will have."""
+        self.deadline = deadline
         parts = [Part(0, self.header)]
         page_bytes, start = self.identity.layout.page_bytes, len(self.header)
         for position, page in zip(self.positions, self.pages, strict=True):

@@ -29,10 +29,10 @@ from sgkv.chunk.blob import Page
 from sgkv.config import load, resolve
 from sgkv.metrics import process_metrics
 from sgkv.sglang import lifecycle
-from sgkv.sglang.bandwidth import Bandwidth
 from sgkv.sglang.facts import read_facts
 from sgkv.sglang.naming import model_identity
 from sgkv.sglang.pool import flat_page
+from sgkv.sglang.reporter import Reporter
 from sgkv.sglang.shelves import Shelf, Shelves
 from sgkv.store.build import build_store
 from sgkv.store.pools import Need, PoolCover, restorable
@@ -93,9 +93,9 @@ class SgkvHiCache(HiCacheStorage):
         config = resolved.config
         self._times = config.engine
         metrics = process_metrics() if storage_config.enable_storage_metrics else None
+        self._reporter = Reporter(metrics) if metrics else None
         self.store = build_store(resolved, metrics)
         self.shelves = Shelves(self.store, config, storage_config, model_identity(config, read_facts()))
-        self._bandwidth = Bandwidth() if storage_config.enable_storage_metrics else None
         self._unaligned_said = threading.Event()
         lifecycle.register(self)
 
@@ -118,7 +118,9 @@ class SgkvHiCache(HiCacheStorage):
     def batch_exists(self, keys: list[str], extra_info: HiCacheStorageExtraInfo | None = None) -> int:
         """How many leading pages can be read. SGLang cuts its prefetch there."""
         shelf = self.shelves.usable(_KV, len(keys))
-        return shelf.session.lookup(_span(keys, extra_info)).pages if shelf else 0
+        if shelf is None:
+            return 0
+        return shelf.session.lookup(_span(keys, extra_info), Deadline(self._times.exists_deadline)).pages
 
     @_guarded("lookup of several pools", lambda *_a, **_k: PoolTransferResult.empty())
     def batch_exists_v2(
@@ -148,7 +150,8 @@ class SgkvHiCache(HiCacheStorage):
     def _cover(self, transfer: PoolTransfer, span: Span, kv_pages: int) -> PoolCover:
         shelf = self.shelves.usable(str(transfer.name), kv_pages)
         wanted = Span(span.hashes[:kv_pages], span.before)
-        present = shelf.session.contains(wanted) if shelf else [False] * kv_pages
+        deadline = Deadline(self._times.exists_deadline)
+        present = shelf.session.contains(wanted, deadline) if shelf else [False] * kv_pages
         trailing = transfer.hit_policy is PoolHitPolicy.TRAILING_PAGES
         window = max(1, len(transfer.keys or ()))
         return PoolCover(Need.TRAILING if trailing else Need.ALL, present, window)
@@ -222,7 +225,10 @@ class SgkvHiCache(HiCacheStorage):
     @_guarded("statistics", lambda *_a, **_k: None)
     def get_stats(self) -> Any:
         """SGLang's StorageMetrics since the last call; called about 2,000 times a second."""
-        return self._bandwidth.drain() if self._bandwidth else None
+        if self._reporter is None:
+            return None
+        self._reporter.refresh_gauges(self.store)
+        return self._reporter.drain()
 
     @_guarded("close", lambda *_a, **_k: None)
     def close(self) -> None:
@@ -259,7 +265,7 @@ class SgkvHiCache(HiCacheStorage):
         shelf = self._matching(pool, keys, pages)
         if shelf is None:
             return [False] * len(keys)
-        with Bandwidth.timed(self._bandwidth, "prefetch", shelf.session.layout.page_bytes) as done:
+        with Reporter.timed(self._reporter, "prefetch", shelf.session.layout.page_bytes) as done:
             reasons = shelf.session.get(_span(keys, info), pages, Deadline(self._times.get_deadline))
             done.pages = reasons.count(None)
         return [reason is None for reason in reasons]
@@ -273,7 +279,7 @@ class SgkvHiCache(HiCacheStorage):
         span = _span(keys, info, writing=True)
         if span.before is None and shelf.session.pages_per_chunk > 1:
             self._say_unaligned()
-        with Bandwidth.timed(self._bandwidth, "backup", shelf.session.layout.page_bytes) as done:
+        with Reporter.timed(self._reporter, "backup", shelf.session.layout.page_bytes) as done:
             stored = shelf.session.set(span, pages, Deadline(self._times.set_deadline))
             done.pages = sum(stored)
         return stored
@@ -291,8 +297,8 @@ class SgkvHiCache(HiCacheStorage):
             self._unaligned_said.set()
             logger.info(
                 "sgkv: SGLang does not pass the hashes before a batch, so pages are stored one by one "
-                'instead of in 256-token chunks. Set "hicache_storage_pass_prefix_keys": true in the extra config '
-                "(the sgkv flag does); decode offload in P/D never passes them."
+                'instead of in 256-token chunks. Set "hicache_storage_pass_prefix_keys": true in the extra '
+                "config (the sgkv flag does); decode offload in P/D never passes them."
             )
 
 

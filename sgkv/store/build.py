@@ -10,6 +10,7 @@ from sgkv.counters import Counters
 from sgkv.metrics import Metrics
 from sgkv.store.store import Store, StoreOptions
 from sgkv.store.tier import Tier
+from sgkv.store.wrapping import wrap
 
 
 def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> Store:
@@ -27,12 +28,13 @@ def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> Sto
         drain_timeout=config.write_behind.drain_timeout,
     )
     counters = Counters(metrics.count) if metrics else Counters()
-    return Store([_tier(tier) for tier in resolved.tiers], options, counters)
+    return Store([_tier(tier, metrics) for tier in resolved.tiers], options, counters)
 
 
-def _tier(resolved: ResolvedCpu | ResolvedDisk) -> Tier:
+def _tier(resolved: ResolvedCpu | ResolvedDisk, metrics: Metrics | None) -> Tier:
     if isinstance(resolved, ResolvedDisk):
-        return Tier(resolved.tier.name, _disk(resolved), promote=resolved.tier.promote)
+        disk = wrap(_disk(resolved), resolved.tier, metrics)
+        return Tier(resolved.tier.name, disk, promote=resolved.tier.promote)
     tier = resolved.tier
     cpu = CpuBackend(resolved.capacity, name=tier.name, copy_threads=tier.copy_threads)
     return Tier(tier.name, cpu, arena=cpu)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import compress
 
 from sgkv.backends.base import Status
+from sgkv.backends.deadline import Deadline
 from sgkv.keys import chunk_keys, page_keys
 from sgkv.reasons import MissReason, reason_of
 from sgkv.store.memo import ChunkMemo
@@ -40,9 +41,12 @@ class Search:
     available: list[bool]
     reason: MissReason = MissReason.ABSENT
 
-    def over(self, tiers: Sequence[Tier]) -> Found:
-        """Ask the tiers in order until one of them completes the span."""
+    def over(self, tiers: Sequence[Tier], deadline: Deadline) -> Found:
+        """Ask the tiers in order until one of them completes the span, or the time is up."""
         for tier in tiers:
+            if deadline.over:
+                self.reason = MissReason.TIMEOUT
+                break
             if tier.arena is not None:
                 self._ask_arena(tier)
             elif tier.backend.capabilities.local_index:

@@ -43,7 +43,7 @@ class Reading:
         """Ask the tiers in order, each for the pages that those above it could not give."""
         for tier in tiers:
             wanted = [page for page, reason in enumerate(self.reasons) if reason]
-            if not wanted:
+            if not wanted or self.deadline.over:
                 return
             if tier.arena is not None:
                 self._from_arena(tier, wanted)
@@ -57,7 +57,7 @@ class Reading:
         order = wanted[::-1]
         keys = page_keys(self.arena_namespace, [self.span.hashes[page] for page in order])
         items = [GetItem(key, whole(self.pages[page])) for key, page in zip(keys, order, strict=True)]
-        for page, status in zip(order, tier.backend.get(items, self.deadline), strict=True):
+        for page, status in zip(order, tier.backend.get(items), strict=True):
             self.reasons[page] = None if status is Status.OK else reason_of(status)
 
     def _from_chunks(self, tier: Tier, wanted: Sequence[int]) -> None:
@@ -86,7 +86,7 @@ class Reading:
     def _blob_read(self, key: str, total: int, positions: Sequence[int], wanted: Sequence[int]) -> BlobRead:
         hashes = [self.span.hashes[page] for page in wanted]
         pages = [self.pages[page] for page in wanted]
-        return BlobRead(key, self.identity, total, positions, hashes, pages, self.deadline)
+        return BlobRead(key, self.identity, total, positions, hashes, pages)
 
     def _spots(self, wanted: Sequence[int]) -> dict[int, Spot]:
         """Where each wanted page lies in its chunk, as far as span or memo can tell."""
@@ -102,7 +102,10 @@ class Reading:
         """Read blobs and settle their pages; False when the tier should not be asked again now."""
         if not reads:
             return True
-        statuses = tier.backend.get([read.item() for read in reads], self.deadline)
+        # A deadline of the tier's own: one that a slow tier used up is cancelled, and the next tier
+        # must still be able to land in the same pages.
+        deadline = Deadline(self.deadline.remaining())
+        statuses = tier.backend.get([read.item(deadline) for read in reads], deadline)
         good: list[str] = []
         bad: list[str] = []
         for read, status, pages in zip(reads, statuses, located, strict=True):
@@ -112,7 +115,8 @@ class Reading:
                 self.promotable.append((tier, read))
             elif status is Status.SHORT or (status is Status.CORRUPT and _unusable(read)):
                 bad.append(read.key)
-        tier.backend.touch(good[::-1])
+        if good:
+            tier.backend.touch(good[::-1])
         if bad:
             tier.backend.quarantine(bad)
         return not _TIER_DOWN.intersection(statuses)

@@ -67,14 +67,17 @@ class Session:
             self._identity, self._arena_namespace, self.pages_per_chunk, machinery.counters
         )
 
-    def lookup(self, span: Span) -> Found:
-        """How many leading pages of the span can be read now. No effect on the eviction order."""
-        return self._search(span).over(self._shared.tiers)
+    def lookup(self, span: Span, deadline: Deadline) -> Found:
+        """How many leading pages of the span can be read now. No effect on the eviction order.
 
-    def contains(self, span: Span) -> list[bool]:
+        No tier is asked once `deadline` is over, so it is exceeded by one tier's `contains` at most.
+        """
+        return self._search(span).over(self._shared.tiers, deadline)
+
+    def contains(self, span: Span, deadline: Deadline) -> list[bool]:
         """For each page of the span, on its own, whether it can be read now."""
         search = self._search(span)
-        search.over(self._shared.tiers)
+        search.over(self._shared.tiers, deadline)
         return search.available
 
     def get(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[MissReason | None]:

@@ -115,3 +115,7 @@ def read(session, hashes, before=()):
     into = blank_pages(len(hashes))
     reasons = session.get(Span(hashes, before), into, Deadline(10))
     return reasons, joined(into)
+
+
+def found_in(session, hashes, before=()):
+    return session.lookup(Span(hashes, before), Deadline(10))

@@ -18,6 +18,7 @@ from tests.store.conftest import (
     Rig,
     blank_pages,
     chain,
+    found_in,
     joined,
     layout,
     namespace,
@@ -30,9 +31,9 @@ from tests.store.conftest import (
 def test_round_trip(rig):
     session = rig.store().open(namespace(), layout())
     hashes, pages = chain(11), random_pages(11)
-    assert session.lookup(Span(hashes)).pages == 0
+    assert found_in(session, hashes).pages == 0
     assert put(session, hashes, pages) == [True] * 11
-    assert session.lookup(Span(hashes)).pages == 11
+    assert found_in(session, hashes).pages == 11
     assert read(session, hashes) == ([None] * 11, joined(pages))
 
 
@@ -40,7 +41,7 @@ def test_a_longer_query_hits_its_stored_prefix_and_says_why_it_ends(rig):
     session = rig.store().open(namespace(), layout())
     hashes = chain(12)
     put(session, hashes[:8], random_pages(8))
-    found = session.lookup(Span(hashes))
+    found = found_in(session, hashes)
     assert (found.pages, found.reason) == (8, MissReason.ABSENT)
 
 
@@ -57,7 +58,7 @@ def test_any_cut_of_writes_and_reads_gives_the_same_bytes(rig, cuts, order: rand
         start = stop
     for length in order.sample(cuts, len(cuts)):
         begin = order.randrange(total - length + 1)
-        assert session.lookup(Span(hashes)).pages == total
+        assert found_in(session, hashes).pages == total
         reasons, got = read(session, hashes[begin : begin + length], before=hashes[:begin])
         assert reasons == [None] * length
         assert got == joined(pages[begin : begin + length])
@@ -67,7 +68,7 @@ def test_without_positions_pages_are_stored_one_by_one_and_found_with_them(rig):
     session = rig.store().open(namespace(), layout())
     hashes, pages = chain(8), random_pages(8)
     assert all(session.set(Span(hashes, None), pages, Deadline(10)))
-    assert session.lookup(Span(hashes)).pages == 8
+    assert found_in(session, hashes).pages == 8
     assert read(session, hashes, before=()) == ([None] * 8, joined(pages))
 
 
@@ -75,7 +76,7 @@ def test_chunks_are_read_without_positions_after_a_lookup_that_had_them(disk_rig
     session = disk_rig.store().open(namespace(), layout())
     hashes, pages = chain(8), random_pages(8)
     put(session, hashes, pages)
-    session.lookup(Span(hashes))
+    found_in(session, hashes)
     into = blank_pages(2)
     assert session.get(Span(hashes[5:7], None), into, Deadline(10)) == [None, None]
     assert joined(into) == joined(pages[5:7])
@@ -94,7 +95,7 @@ def test_restart_keeps_what_was_on_disk(two_tier_rig):
     hashes, pages = chain(11), random_pages(11)
     put(store.open(namespace(), layout()), hashes, pages)
     again = two_tier_rig.restart(store).open(namespace(), layout())
-    assert again.lookup(Span(hashes)).pages == 11
+    assert found_in(again, hashes).pages == 11
     assert read(again, hashes) == ([None] * 11, joined(pages))
 
 
@@ -105,7 +106,7 @@ def test_another_identity_never_hits(rig, field):
     put(store.open(namespace(), layout()), hashes, random_pages(8))
     store.flush(10)
     other = store.open(namespace(**{field: "other"}), layout())
-    assert other.lookup(Span(hashes)).pages == 0
+    assert found_in(other, hashes).pages == 0
     assert read(other, hashes)[0] == [MissReason.ABSENT] * 8
 
 
@@ -159,10 +160,10 @@ def test_clear_forgets_this_namespace_only(rig):
     for session in (mine, other):
         put(session, hashes, random_pages(8))
     mine.clear()
-    assert mine.lookup(Span(hashes)).pages == 0
-    assert other.lookup(Span(hashes)).pages == 8
+    assert found_in(mine, hashes).pages == 0
+    assert found_in(other, hashes).pages == 8
     assert put(mine, hashes, random_pages(8)) == [True] * 8
-    assert mine.lookup(Span(hashes)).pages == 8
+    assert found_in(mine, hashes).pages == 8
 
 
 def test_clear_reaches_what_was_still_queued(two_tier_rig):
@@ -171,8 +172,8 @@ def test_clear_reaches_what_was_still_queued(two_tier_rig):
     put(session, chain(7), random_pages(7))
     session.clear()
     store.flush(10)
-    assert session.lookup(Span(chain(7))).pages == 0
-    assert two_tier_rig.restart(store).open(namespace(), layout()).lookup(Span(chain(7))).pages == 0
+    assert found_in(session, chain(7)).pages == 0
+    assert found_in(two_tier_rig.restart(store).open(namespace(), layout()), chain(7)).pages == 0
 
 
 def test_expired_is_a_miss_with_its_reason(disk_rig, monkeypatch):
@@ -193,7 +194,7 @@ def test_a_full_arena_drops_and_says_so(tmp_path):
     session.pin(Span(chain(2)))
     results = put(session, chain(40, seed=1), random_pages(40))
     assert len(results) == 40
-    assert session.lookup(Span(chain(2))).pages == 2, "pinned pages stay"
+    assert found_in(session, chain(2)).pages == 2, "pinned pages stay"
 
 
 def test_pinned_chunks_survive_eviction_on_disk(tmp_path):
@@ -204,12 +205,12 @@ def test_pinned_chunks_survive_eviction_on_disk(tmp_path):
     assert session.pin(Span(kept)) == [True] * 4
     for seed in range(1, 20):
         put(session, chain(4, seed), random_pages(4))
-    assert session.lookup(Span(kept)).pages == 4
-    assert session.lookup(Span(chain(4, 1))).pages == 0
+    assert found_in(session, kept).pages == 4
+    assert found_in(session, chain(4, 1)).pages == 0
     session.pin(Span(kept), pinned=False)
     for seed in range(20, 40):
         put(session, chain(4, seed), random_pages(4))
-    assert session.lookup(Span(kept)).pages == 0
+    assert found_in(session, kept).pages == 0
 
 
 def test_eviction_takes_the_end_of_a_chain_first(tmp_path):
@@ -221,7 +222,7 @@ def test_eviction_takes_the_end_of_a_chain_first(tmp_path):
     seed, left = 1, 32
     while left == 32:
         put(session, chain(4, seed), random_pages(4))
-        left, seed = session.lookup(Span(long)).pages, seed + 1
+        left, seed = found_in(session, long).pages, seed + 1
     assert 0 < left < 32, "a prefix is left, not a hole at its start"
 
 

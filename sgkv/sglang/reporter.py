@@ -1,4 +1,4 @@
-"""Transfer rates in the form SGLang's metrics want them."""
+"""What SGLang and Prometheus are told: transfer rates as SGLang wants them, and our gauges."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sglang.srt.observability.metrics_collector import StorageMetrics
 
+if TYPE_CHECKING:
+    from sgkv.metrics import Metrics
+    from sgkv.store.store import Store
+
 _MAX_SAMPLES = 1024
+_GAUGE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -21,10 +26,12 @@ class Done:
     pages: int = 0
 
 
-class Bandwidth:
+class Reporter:
     """Collects one sample a transfer until SGLang drains them. Any thread; bounded."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Metrics) -> None:
+        self._gauges = metrics
+        self._gauges_due = 0.0
         self._lock = threading.Lock()
         self._metrics = StorageMetrics()
         self._samples = 0
@@ -32,7 +39,7 @@ class Bandwidth:
     @staticmethod
     @contextmanager
     def timed(
-        into: Bandwidth | None, direction: Literal["prefetch", "backup"], page_bytes: int
+        into: Reporter | None, direction: Literal["prefetch", "backup"], page_bytes: int
     ) -> Iterator[Done]:
         """Time a transfer; the block sets how many pages it moved. `into` None measures nothing."""
         done = Done()
@@ -47,6 +54,13 @@ class Bandwidth:
                 self._samples += 1
                 getattr(self._metrics, f"{direction}_pgs").append(pages)
                 getattr(self._metrics, f"{direction}_bandwidth").append(gb_per_second)
+
+    def refresh_gauges(self, store: Store) -> None:
+        """Set the gauges to the store's state, every few seconds; costs a clock read otherwise."""
+        now = time.monotonic()
+        if now >= self._gauges_due:
+            self._gauges_due = now + _GAUGE_SECONDS
+            self._gauges.update(store.stats())
 
     def drain(self) -> StorageMetrics | None:
         """What came in since the last call; None without anything, which is what an idle loop gets."""
