@@ -67,7 +67,11 @@ class Guarded(Wrapper):
         self._closed = False
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
-        return self._ask("contains", lambda: self.inner.contains(keys), [False] * len(keys))
+        return self.probe(keys)[0]
+
+    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
+        answer = self._call("contains", lambda: self.inner.probe(keys), self._contains_deadline, patient=True)
+        return ([False] * len(keys), answer) if isinstance(answer, Status) else answer
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         deadline = deadline or Deadline(self._put_deadline)

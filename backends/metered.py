@@ -18,7 +18,8 @@ class Observer(Protocol):
     def observe(self, op: str, seconds: float, outcomes: Mapping[Status, int], moved: int) -> None:
         """`op` is a method's name; `outcomes` counts items by status; `moved` is bytes.
 
-        `contains` and `delete` count OK where the answer was True and ABSENT where it was False.
+        `contains` and `delete` count OK where the answer was True and ABSENT where it was False;
+        a `contains` that could not be asked counts why.
         `moved` counts items that ended OK, so not what `put` found to exist already.
         """
 
@@ -35,10 +36,14 @@ class Metered(Wrapper):
         self._clock = clock
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
+        return self.probe(keys)[0]
+
+    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
         began = self._clock()
-        found = self.inner.contains(keys)
-        self._tell("contains", began, _answers(found), 0)
-        return found
+        found, status = self.inner.probe(keys)
+        outcomes = _answers(found) if status is Status.OK else {status: len(found)}
+        self._tell("contains", began, outcomes, 0)
+        return found, status
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         began = self._clock()
