@@ -36,6 +36,12 @@ class Counters:
         for reason, pages in Counter(filter(None, reasons)).items():
             self.add("miss_pages", pages, label="reason", value=reason.value)
 
+    def lookup(self, pages: int, found: int, reason: MissReason | None) -> None:
+        """Count the pages of one lookup: those that can be read, and the rest with what ended the run."""
+        self.add("lookup_pages", found, label="result", value="hit")
+        if reason is not None:
+            self.add("lookup_pages", pages - found, label="result", value=reason.value)
+
     def hits(self, tier: str, pages: int, page_bytes: int) -> None:
         self.add("hit_pages", pages, label="tier", value=tier)
         self.add("read_bytes", pages * page_bytes, label="tier", value=tier)

@@ -27,6 +27,7 @@ HELP = {
     "failed_writes": "Blobs that a tier did not take",
     "hit_pages": "Pages served",
     "internal_errors": "Errors of sgkv's own that became misses",
+    "lookup_pages": "Pages looked up, by whether they could be read then, and else why",
     "miss_pages": "Pages asked for and not served",
     "promoted_pages": "Pages copied into the cpu tier after a read from a slower one",
     "promotions_dropped": "Pages not promoted because the queue was full",

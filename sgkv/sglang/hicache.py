@@ -28,6 +28,7 @@ from sgkv.boundary import contained
 from sgkv.chunk.blob import Page
 from sgkv.config import load, resolve
 from sgkv.metrics import process_metrics
+from sgkv.reasons import MissReason
 from sgkv.sglang import lifecycle
 from sgkv.sglang.facts import read_facts
 from sgkv.sglang.naming import model_identity
@@ -49,9 +50,12 @@ _KV = PoolName.KV.value
 
 
 def _guarded(
-    what: str, fallback: Callable[..., T]
+    what: str, fallback: Callable[..., T], *, reads: bool = False
 ) -> Callable[[Callable[Concatenate[SgkvHiCache, P], T]], Callable[Concatenate[SgkvHiCache, P], T]]:
-    """A method of the engine's interface: an exception in it is counted and becomes `fallback(...)`."""
+    """A method of the engine's interface: an exception in it is counted and becomes `fallback(...)`.
+
+    `reads` says that its first argument are the pages (or the transfers) that are missed then.
+    """
 
     def decorate(
         method: Callable[Concatenate[SgkvHiCache, P], T],
@@ -60,11 +64,17 @@ def _guarded(
         def call(self: SgkvHiCache, /, *args: P.args, **kwargs: P.kwargs) -> T:
             with contained(what, self.store.counters):
                 return method(self, *args, **kwargs)
+            if reads:
+                self.store.counters.misses([MissReason.INTERNAL] * _pages_asked(args[0] if args else ()))
             return fallback(*args, **kwargs)
 
         return call
 
     return decorate
+
+
+def _pages_asked(asked: Any) -> int:
+    return sum(len(item.keys or ()) if isinstance(item, PoolTransfer) else 1 for item in asked)
 
 
 def _all_false(keys: Sequence[str], *_args: Any, **_kwargs: Any) -> list[bool]:
@@ -117,8 +127,9 @@ class SgkvHiCache(HiCacheStorage):
     @_guarded("lookup", lambda *_a, **_k: 0)
     def batch_exists(self, keys: list[str], extra_info: HiCacheStorageExtraInfo | None = None) -> int:
         """How many leading pages can be read. SGLang cuts its prefetch there."""
-        shelf = self.shelves.usable(_KV, len(keys))
-        if shelf is None:
+        shelf = self.shelves.usable(_KV)
+        if isinstance(shelf, MissReason):
+            self.store.counters.lookup(len(keys), 0, shelf)
             return 0
         return shelf.session.lookup(_span(keys, extra_info), Deadline(self._times.exists_deadline)).pages
 
@@ -148,10 +159,12 @@ class SgkvHiCache(HiCacheStorage):
         return PoolTransferResult(max(lengths, default=0), hits, sorted(lengths))
 
     def _cover(self, transfer: PoolTransfer, span: Span, kv_pages: int) -> PoolCover:
-        shelf = self.shelves.usable(str(transfer.name), kv_pages)
+        shelf = self.shelves.usable(str(transfer.name))
         wanted = Span(span.hashes[:kv_pages], span.before)
         deadline = Deadline(self._times.exists_deadline)
-        present = shelf.session.contains(wanted, deadline) if shelf else [False] * kv_pages
+        present = [False] * kv_pages
+        if isinstance(shelf, Shelf):
+            present = shelf.session.contains(wanted, deadline)
         trailing = transfer.hit_policy is PoolHitPolicy.TRAILING_PAGES
         window = max(1, len(transfer.keys or ()))
         return PoolCover(Need.TRAILING if trailing else Need.ALL, present, window)
@@ -162,7 +175,7 @@ class SgkvHiCache(HiCacheStorage):
 
     # Zero-copy transfers (v1): prefetch-I/O thread and backup thread, at most 128 pages a call.
 
-    @_guarded("reading pages", _all_false)
+    @_guarded("reading pages", _all_false, reads=True)
     def batch_get_v1(
         self, keys: list[str], host_indices: torch.Tensor, extra_info: HiCacheStorageExtraInfo | None = None
     ) -> list[bool]:
@@ -178,7 +191,7 @@ class SgkvHiCache(HiCacheStorage):
 
     # Side pools (v2): same threads; sets come before the KV of the same operation, gets after it.
 
-    @_guarded("reading side pools", _all_false_by_pool)
+    @_guarded("reading side pools", _all_false_by_pool, reads=True)
     def batch_get_v2(
         self, transfers: list[PoolTransfer], extra_info: HiCacheStorageExtraInfo | None = None
     ) -> dict[str, list[bool]]:
@@ -192,7 +205,7 @@ class SgkvHiCache(HiCacheStorage):
 
     # The generic path: flat copies of pages, without "interface_v1".
 
-    @_guarded("reading flat pages", lambda keys, *_a, **_k: [None] * len(keys))
+    @_guarded("reading flat pages", lambda keys, *_a, **_k: [None] * len(keys), reads=True)
     def batch_get(
         self, keys: list[str], target_locations: Any = None, target_sizes: Any = None
     ) -> list[torch.Tensor | None]:
@@ -241,29 +254,28 @@ class SgkvHiCache(HiCacheStorage):
     ) -> list[bool]:
         if pool == _KV and self.shelves.logical_anchor:
             return [True] * len(keys)
-        pages = self._pages(pool, keys, indices)
-        return self._fill(pool, keys, pages, info) if pages else [False] * len(keys)
+        return self._fill(pool, keys, self._pages(pool, keys, indices), info)
 
     def _set(
         self, pool: str, keys: list[str], indices: torch.Tensor | None, info: HiCacheStorageExtraInfo | None
     ) -> list[bool]:
         if pool == _KV and self.shelves.logical_anchor:
             return [True] * len(keys)
-        pages = self._pages(pool, keys, indices)
-        return self._keep(pool, keys, pages, info) if pages else [False] * len(keys)
+        return self._keep(pool, keys, self._pages(pool, keys, indices), info)
 
     def _pages(self, pool: str, keys: list[str], indices: torch.Tensor | None) -> list[Page]:
         """The pages at `indices`; none when they do not belong to exactly these keys."""
-        shelf = self.shelves.usable(pool, len(keys))
-        if shelf is None or indices is None or indices.numel() != len(keys) * shelf.pool.page_size:
+        shelf = self.shelves.usable(pool)
+        if isinstance(shelf, MissReason) or indices is None:
             return []
-        return shelf.pool.pages(indices)
+        return shelf.pool.pages(indices) if indices.numel() == len(keys) * shelf.pool.page_size else []
 
     def _fill(
         self, pool: str, keys: list[str], pages: Sequence[Page], info: HiCacheStorageExtraInfo | None
     ) -> list[bool]:
         shelf = self._matching(pool, keys, pages)
-        if shelf is None:
+        if isinstance(shelf, MissReason):
+            self.store.counters.misses([shelf] * len(keys))
             return [False] * len(keys)
         with Reporter.timed(self._reporter, "prefetch", shelf.session.layout.page_bytes) as done:
             reasons = shelf.session.get(_span(keys, info), pages, Deadline(self._times.get_deadline))
@@ -274,7 +286,7 @@ class SgkvHiCache(HiCacheStorage):
         self, pool: str, keys: list[str], pages: Sequence[Page], info: HiCacheStorageExtraInfo | None
     ) -> list[bool]:
         shelf = self._matching(pool, keys, pages)
-        if shelf is None:
+        if isinstance(shelf, MissReason):
             return [False] * len(keys)
         span = _span(keys, info, writing=True)
         if span.before is None and shelf.session.pages_per_chunk > 1:
@@ -284,13 +296,14 @@ class SgkvHiCache(HiCacheStorage):
             done.pages = sum(stored)
         return stored
 
-    def _matching(self, pool: str, keys: list[str], pages: Sequence[Page]) -> Shelf | None:
-        """The pool's shelf, if every page has exactly the bytes of one of its pages."""
-        shelf = self.shelves.usable(pool, len(keys))
-        if shelf is None or len(pages) != len(keys):
-            return None
+    def _matching(self, pool: str, keys: list[str], pages: Sequence[Page]) -> Shelf | MissReason:
+        """The pool's shelf, if there is one page a key and each has exactly the bytes of a page."""
+        shelf = self.shelves.usable(pool)
+        if isinstance(shelf, MissReason):
+            return shelf
         size = shelf.session.layout.page_bytes
-        return shelf if all(sum(map(len, page)) == size for page in pages) else None
+        fits = len(pages) == len(keys) and all(sum(map(len, page)) == size for page in pages)
+        return shelf if fits else MissReason.UNSUPPORTED
 
     def _say_unaligned(self) -> None:
         if not self._unaligned_said.is_set():

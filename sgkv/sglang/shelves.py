@@ -64,15 +64,11 @@ class Shelves:
         with self._lock:
             self._shelves[name] = self._open(host)
 
-    def usable(self, pool: str, pages: int) -> Shelf | None:
-        """The shelf of a pool, or None (and `pages` misses counted) when it must not be used now."""
+    def usable(self, pool: str) -> Shelf | MissReason:
+        """The shelf of a pool, or why it must not be used now."""
         if self._suspended:
-            self._store.counters.add("miss_pages", pages, label="reason", value=MissReason.SUSPENDED.value)
-            return None
-        shelf = self._shelves.get(pool)
-        if shelf is None:
-            self._store.counters.add("miss_pages", pages, label="reason", value=MissReason.UNSUPPORTED.value)
-        return shelf
+            return MissReason.SUSPENDED
+        return self._shelves.get(pool, MissReason.UNSUPPORTED)
 
     def suspend(self) -> None:
         """Read and write nothing until `resume`: the weights are changing."""
