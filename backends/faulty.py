@@ -77,9 +77,11 @@ class Faulty(Wrapper):
         """Wait until one more call hangs; False after `timeout` seconds."""
         return self._hanging.acquire(timeout=timeout)
 
-    def contains(self, keys: Sequence[str]) -> list[bool]:
+    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
         rule = self._strike("contains")
-        return [False] * len(keys) if _ends(rule) else self.inner.contains(keys)
+        if rule is not None and _ends(rule):
+            return [False] * len(keys), rule.status
+        return self.inner.probe(keys)
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         rule = self._strike("put")

@@ -66,9 +66,6 @@ class Guarded(Wrapper):
         self._said: set[tuple[str, type[BaseException]]] = set()
         self._closed = False
 
-    def contains(self, keys: Sequence[str]) -> list[bool]:
-        return self.probe(keys)[0]
-
     def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
         answer = self._call("contains", lambda: self.inner.probe(keys), self._contains_deadline, patient=True)
         return ([False] * len(keys), answer) if isinstance(answer, Status) else answer

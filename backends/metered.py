@@ -35,13 +35,10 @@ class Metered(Wrapper):
         self._observer = observer
         self._clock = clock
 
-    def contains(self, keys: Sequence[str]) -> list[bool]:
-        return self.probe(keys)[0]
-
     def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
         began = self._clock()
         found, status = self.inner.probe(keys)
-        outcomes = _answers(found) if status is Status.OK else {status: len(found)}
+        outcomes: dict[Status, int] = _answers(found) if status is Status.OK else {status: len(found)}
         self._tell("contains", began, outcomes, 0)
         return found, status
 
@@ -73,5 +70,5 @@ class Metered(Wrapper):
 
 def _answers(found: Sequence[bool]) -> dict[Status, int]:
     yes = sum(found)
-    counts = {Status.OK: yes, Status.ABSENT: len(found) - yes}
+    counts: dict[Status, int] = {Status.OK: yes, Status.ABSENT: len(found) - yes}
     return {status: count for status, count in counts.items() if count}

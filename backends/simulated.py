@@ -41,9 +41,9 @@ class Simulated(Wrapper):
         self._lock = threading.Lock()
         self._link_free_at = 0.0
 
-    def contains(self, keys: Sequence[str]) -> list[bool]:
+    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
         self._sleep(self._delay(0))
-        return self.inner.contains(keys)
+        return self.inner.probe(keys)
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         if not self._travel(sum(item.size for item in items), deadline):

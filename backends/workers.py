@@ -6,6 +6,7 @@ bound, and a thread that hangs in a dead device cannot keep the process from exi
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -15,6 +16,8 @@ from functools import partial
 from itertools import count
 
 from sgkv.backends.deadline import Deadline
+
+log = logging.getLogger(__name__)
 
 Task = Callable[[], None]
 
@@ -78,6 +81,11 @@ class WorkerPool:
             del tell
 
 
+def _log_failure(future: Future[None]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        log.error("a background task failed", exc_info=error)
+
+
 def _run(future: Future[None], task: Task) -> Callable[[], None]:
     """Run the task; the returned call tells `future` how it ended."""
     if not future.set_running_or_notify_cancel():
@@ -87,6 +95,14 @@ def _run(future: Future[None], task: Task) -> Callable[[], None]:
     except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
         return partial(future.set_exception, error)
     return partial(future.set_result, None)
+
+
+def in_background(pool: WorkerPool, task: Task) -> Future[None] | None:
+    """`submit` for a task nobody waits for: an exception of it is logged."""
+    future = pool.submit(task)
+    if future is not None:
+        future.add_done_callback(_log_failure)
+    return future
 
 
 def spread(pool: WorkerPool, items: int, work: Callable[[int], None], helpers: int) -> None:

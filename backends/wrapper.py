@@ -9,7 +9,7 @@ from sgkv.backends.deadline import Deadline
 
 
 class Wrapper(Backend):
-    """Passes everything on; subclasses override what they are about."""
+    """Passes everything on; subclasses override what they are about, `probe` for `contains` too."""
 
     def __init__(self, inner: Backend) -> None:
         self.inner = inner
@@ -17,7 +17,10 @@ class Wrapper(Backend):
         self.capabilities = inner.capabilities
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
-        return self.inner.contains(keys)
+        return self.probe(keys)[0]
+
+    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
+        return self.inner.probe(keys)
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         return self.inner.put(items, deadline)

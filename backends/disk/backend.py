@@ -13,7 +13,7 @@ from typing import Literal
 
 from sgkv.backends.base import Backend, BackendStats, BlobInfo, Capabilities, GetItem, PutItem, Status
 from sgkv.backends.deadline import Deadline
-from sgkv.backends.disk.discard import Quarantine, empty_trash, move_to_trash
+from sgkv.backends.disk.discard import Quarantine, Trash
 from sgkv.backends.disk.faults import FaultLog
 from sgkv.backends.disk.index import DiskIndex
 from sgkv.backends.disk.layout import Layout
@@ -77,14 +77,14 @@ class DiskBackend(Backend):
         self._layout = Layout(os.fspath(path))
         self._index = DiskIndex(capacity, make_policy(eviction))
         self._faults = FaultLog(name, self._index)
-        self._scanner = Scanner(self._layout, self._index, clock)
+        self._create()
+        self._scanner = Scanner(self._layout, self._index, name, clock)
+        self._trash = Trash(self._layout, name)
         self._room = Room(self._layout, self._index, self._scanner, min_free_bytes, clock)
         self._writer = Writer(self._layout, self._index, self._room, self._faults, sync=fsync == "data")
         self._reader = Reader(self._index, self._faults, clock)
         self._quarantine = Quarantine(self._layout)
         self._io = WorkerPool(threads, f"sgkv-{name}-io", backlog=_BACKLOG * threads)
-        self._chores = WorkerPool(2, f"sgkv-{name}-chore", backlog=1)
-        self._start()
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
         if self._gate.closed:
@@ -104,6 +104,7 @@ class DiskBackend(Backend):
         with self._gate.passing() as admitted:
             if not admitted:
                 return [Status.CLOSED] * len(items)
+            self._scanner.refresh_soon()
             self._each(len(items), write, self._io.threads, deadline)
             return list(statuses)
 
@@ -147,11 +148,10 @@ class DiskBackend(Backend):
             if not admitted:
                 return
             try:
-                move_to_trash(self._layout, folder)
+                self._trash.drop(folder)
             except OSError as error:
                 self._faults.note("delete_prefix", error)
             self._index.forget(self._index.under(prefix))
-            self._chores.submit(self._empty_trash)
 
     def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
         folder = prefix.rpartition("/")[0]
@@ -177,25 +177,30 @@ class DiskBackend(Backend):
         """Wait until the index knows what earlier processes left; False after `timeout` seconds."""
         return self._scanner.wait(timeout)
 
+    def wait_emptied(self, timeout: float) -> bool:
+        """Wait until the space of dropped prefixes is back; False after `timeout` seconds."""
+        return self._trash.wait(timeout)
+
+    def rescan(self) -> None:
+        """Bring the index in line with the folder now, which otherwise happens every half minute."""
+        self._scanner.scan()
+
     def stats(self) -> BackendStats:
         return self._index.stats()
 
     def close(self) -> None:
+        self._scanner.stop()  # first: a put may be waiting for it
+        ends = time.monotonic() + _DRAIN_SECONDS
         self._gate.close(_DRAIN_SECONDS)
-        self._scanner.stop()
-        self._io.close(_DRAIN_SECONDS)
-        self._chores.close(_DRAIN_SECONDS)
+        self._io.close(max(0.0, ends - time.monotonic()))
+        self._scanner.close(max(0.0, ends - time.monotonic()))
+        self._trash.close(max(0.0, ends - time.monotonic()))
 
-    def _start(self) -> None:
+    def _create(self) -> None:
         try:
             self._layout.create()
         except OSError as error:
             self._faults.note("open", error)
-        self._chores.submit(self._scanner.first)
-        self._chores.submit(self._empty_trash)
-
-    def _empty_trash(self) -> None:
-        empty_trash(self._layout, lambda: self._gate.closed)
 
     def _each(self, items: int, work: Callable[[int], None], threads: int, deadline: Deadline | None) -> None:
         if deadline is None:

@@ -1,17 +1,20 @@
 """Blobs on their way out: dropped prefixes, and files that readers found corrupt."""
 
 # Paths are plain strings here: a Path a call costs more than some of the system calls.
-# ruff: noqa: PTH104, PTH106, PTH108, PTH116, PTH118, PTH208
+# ruff: noqa: PTH103, PTH104, PTH106, PTH108, PTH116, PTH118, PTH208
 
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
+from concurrent.futures import wait
 from contextlib import suppress
 from itertools import count
 
 from sgkv.backends.disk.layout import Layout
+from sgkv.backends.workers import WorkerPool, in_background
 
 _QUARANTINE_FILES = 16
 _QUARANTINE_BYTES = 256 << 20
@@ -19,24 +22,59 @@ _QUARANTINE_BYTES = 256 << 20
 _numbers = count()
 
 
-def move_to_trash(layout: Layout, path: str) -> None:
-    """Take a folder out of reach in one step; nothing happens where there is none."""
-    target = os.path.join(layout.trash, f"{time.time_ns()}.{os.getpid()}.{next(_numbers)}")
-    with suppress(FileNotFoundError):
-        os.rename(path, target)
+class Trash:
+    """Dropped folders: out of reach at once, deleted by a thread of its own."""
+
+    def __init__(self, layout: Layout, name: str) -> None:
+        """Begins with what an earlier process left."""
+        self._layout = layout
+        self._stop = threading.Event()
+        self._pool = WorkerPool(1, f"sgkv-{name}-trash", backlog=1)
+        self._emptying = in_background(self._pool, self._empty)
+
+    def drop(self, folder: str) -> None:
+        """Take `folder` out of reach in one step; nothing happens where there is none.
+
+        Raises OSError as rename does.
+        """
+        os.makedirs(self._layout.trash, exist_ok=True)
+        target = os.path.join(self._layout.trash, f"{time.time_ns()}.{os.getpid()}.{next(_numbers)}")
+        with suppress(FileNotFoundError):
+            os.rename(folder, target)
+        self._emptying = in_background(self._pool, self._empty) or self._emptying
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until everything dropped so far is deleted; False after `timeout` seconds."""
+        return self._emptying is None or bool(wait([self._emptying], timeout).done)
+
+    def close(self, timeout: float) -> None:
+        """Stop deleting; the next process goes on with it."""
+        self._stop.set()
+        self._pool.close(timeout)
+
+    def _empty(self) -> None:
+        for folder, folders, files in os.walk(self._layout.trash, topdown=False):
+            for name in files:
+                if self._stop.is_set():
+                    return
+                with suppress(OSError):
+                    os.unlink(os.path.join(folder, name))
+            for name in folders:
+                with suppress(OSError):
+                    os.rmdir(os.path.join(folder, name))
 
 
-def empty_trash(layout: Layout, stopped: Callable[[], bool]) -> None:
-    """Delete what was dropped, until done or `stopped`; the next start goes on with it."""
-    for folder, folders, files in os.walk(layout.trash, topdown=False):
-        for name in files:
-            if stopped():
-                return
-            with suppress(OSError):
-                os.unlink(os.path.join(folder, name))
-        for name in folders:
-            with suppress(OSError):
-                os.rmdir(os.path.join(folder, name))
+def remove_empty_parents(layout: Layout, paths: Iterable[str]) -> None:
+    """Delete the folders that held `paths` and hold nothing any more, up to `blobs/`."""
+    for folder in {path.rpartition("/")[0] for path in paths}:
+        with suppress(OSError):  # not empty, which ends the way up; or gone
+            _remove_upwards(folder, layout.blobs)
+
+
+def _remove_upwards(folder: str, top: str) -> None:
+    while folder != top:
+        os.rmdir(folder)
+        folder = folder.rpartition("/")[0]
 
 
 class Quarantine:

@@ -63,7 +63,7 @@ class Layout:
 
     def remove_dead_temps(self) -> None:
         """Delete what writers left behind that no longer run."""
-        with suppress(FileNotFoundError), os.scandir(self.tmp) as entries:
+        with suppress(OSError), os.scandir(self.tmp) as entries:
             for entry in entries:
                 with suppress(OSError):
                     if _is_dead(entry):

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from sgkv.backends.disk.discard import remove_empty_parents
 from sgkv.backends.disk.index import DiskIndex, charge
 from sgkv.backends.disk.layout import Layout
 from sgkv.backends.disk.scanner import Scanner
@@ -32,7 +33,8 @@ class Room:
 
     One thread of one process leads an eviction: it holds `evict.lock`, looks at the folder again
     if it has not for a while, and evicts to 95 % of capacity. Nobody waits for it: the others
-    evict no more than their own blob needs.
+    evict no more than their own blob needs. What other processes write counts from the next scan
+    on, so that all together may pass the capacity by what they write in half a minute.
     """
 
     def __init__(
@@ -93,15 +95,17 @@ class Room:
 
     def _delete(self, wanted: int) -> bool:
         victims = self._index.take_victims(wanted)
-        for at, victim in enumerate(victims):
+        paths = [self._layout.path_of(victim.key) for victim in victims]
+        for at, path in enumerate(paths):
             try:
-                os.unlink(self._layout.path_of(victim.key))
+                os.unlink(path)
             except FileNotFoundError:
                 continue  # another process was faster, and the room is there
             except OSError:
                 for kept in victims[at:]:
                     self._index.add(*kept)
                 raise
+        remove_empty_parents(self._layout, paths)
         self._index.count_evicted(victims)
         self._free = _UNREAD
         return bool(victims) or wanted <= 0

@@ -115,7 +115,7 @@ class ModelTests:
 
     def test_any_sequence_of_calls(self) -> None:
         run_state_machine_as_test(
-            partial(BackendMachine, self.build),
+            partial(BackendMachine, self.build),  # type: ignore[arg-type]
             settings=settings(
                 max_examples=20,
                 stateful_step_count=25,

@@ -1,0 +1,132 @@
+"""Two tiers over one folder, as two engines on one machine have them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgkv.backends.base import Status
+from sgkv.backends.disk.index import DiskIndex
+from tests.backends.blobs import blob, fill, get, key_of, put
+from tests.backends.disks import ROOM, SIZE, Clock, Open, blob_path, bytes_below, files_below
+
+
+def test_each_sees_what_the_other_publishes(open_disk: Open) -> None:
+    one, two = open_disk(), open_disk()
+    keys = fill(one, 6, SIZE)
+    assert two.contains(keys) == [True] * 6
+    assert get(two, keys[4], SIZE) == blob(SIZE, 4)
+    assert put(two, keys[0], b"other") is Status.EXISTS
+    assert two.stats().blobs == 6
+
+
+def test_a_read_finds_what_no_lookup_asked_for(open_disk: Open) -> None:
+    one, two = open_disk(), open_disk()
+    key = fill(one, 1, SIZE)[0]
+    assert get(two, key, SIZE) == blob(SIZE, 0)
+    assert two.stats().used_bytes == SIZE
+
+
+def test_a_lookup_stops_looking_after_four_absent_in_a_row(open_disk: Open) -> None:
+    one, two = open_disk(), open_disk()
+    fill(one, 12, SIZE)
+    absent = [key_of(number) for number in range(100, 104)]
+    assert two.contains([*absent[:3], key_of(0)]) == [False, False, False, True]
+    assert two.contains([*absent, key_of(1), key_of(0)]) == [False] * 5 + [True]
+
+
+def test_deleted_elsewhere_is_absent_here(open_disk: Open) -> None:
+    one, two = open_disk(), open_disk()
+    keys = fill(one, 3, SIZE)
+    two.contains(keys)
+    one.delete(keys[:1])
+    assert get(two, keys[0], SIZE) is Status.ABSENT
+    assert two.contains(keys) == [False, True, True]
+    assert two.stats().used_bytes == 2 * SIZE
+    assert put(two, keys[0], blob(SIZE, 9)) is Status.OK
+
+
+def test_a_vanished_file_can_be_put_again(open_disk: Open, folder: Path) -> None:
+    disk = open_disk()
+    key = fill(disk, 1, SIZE)[0]
+    blob_path(folder, key).unlink()
+    assert put(disk, key, blob(SIZE, 5)) is Status.OK
+    assert get(disk, key, SIZE) == blob(SIZE, 5)
+
+
+def test_the_quota_is_for_both_together(open_disk: Open, folder: Path) -> None:
+    one, two = open_disk(), open_disk()
+    for turn in range(3 * ROOM):
+        disk = one if turn % 2 else two
+        disk.rescan()
+        assert put(disk, key_of(turn), blob(SIZE)) is Status.OK
+        assert bytes_below(folder / "blobs") <= ROOM * SIZE
+
+
+def test_what_others_write_is_counted_after_half_a_minute(
+    open_disk: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, scanned = Clock(), threading.Event()
+    one, two = open_disk(clock=clock), open_disk(clock=clock)
+    fill(two, 6, SIZE)
+    real = DiskIndex.load
+
+    def load(index: DiskIndex, *args: Any) -> None:
+        real(index, *args)
+        scanned.set()
+
+    monkeypatch.setattr(DiskIndex, "load", load)
+    put(one, key_of(100), blob(SIZE))
+    assert one.stats().blobs == 1
+    clock.now += 31
+    put(one, key_of(101), blob(SIZE))
+    assert scanned.wait(10)
+    assert one.stats().blobs == 8
+
+
+def test_room_another_process_made_is_seen_before_evicting(open_disk: Open) -> None:
+    clock = Clock()
+    one, two = open_disk(clock=clock), open_disk(clock=clock)
+    keys = fill(one, ROOM, SIZE)
+    two.delete(keys[:8])
+    clock.now += 31
+    assert put(one, key_of(100), blob(SIZE)) is Status.OK
+    assert one.stats().evicted_blobs == 0
+    assert all(one.contains(keys[8:]))
+
+
+def test_room_is_made_while_another_process_leads_the_eviction(open_disk: Open, folder: Path) -> None:
+    disk = open_disk()
+    fill(disk, ROOM, SIZE)
+    fd = os.open(folder / "evict.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        assert put(disk, key_of(100), blob(SIZE)) is Status.OK
+    finally:
+        os.close(fd)
+    assert disk.stats().evicted_blobs == 1
+    assert len(files_below(folder / "blobs")) == ROOM
+
+
+def test_the_leader_evicts_ahead_of_need(open_disk: Open) -> None:
+    disk = open_disk(capacity=100 * 4096)
+    fill(disk, 100, 4096)
+    assert put(disk, key_of(1000), blob(4096)) is Status.OK
+    assert disk.stats().evicted_blobs == 5
+
+
+def test_bad_files_are_kept_for_a_look_but_not_many(open_disk: Open, folder: Path) -> None:
+    disk = open_disk(capacity=100 * SIZE)
+    keys = fill(disk, 20, SIZE)
+    disk.quarantine([*keys, key_of(999)])
+    assert disk.stats().blobs == 0
+    assert disk.stats().counters["quarantined"] == 20
+    kept = files_below(folder / "quarantine")
+    assert len(kept) == 16
+    assert all(any(path.name.endswith(key.replace("/", "~")) for path in kept) for key in keys[4:])
+    assert not files_below(folder / "blobs")
