@@ -23,6 +23,8 @@ class MissReason(enum.Enum):
     BREAKER_OPEN = "breaker_open"
     """The tier failed repeatedly and is being left alone for a while."""
     TIER_ERROR = "tier_error"
+    SIDE_POOL = "side_pool"
+    """The KV is there, but not the state of another pool without which it cannot be used."""
     SUSPENDED = "suspended"
     """The weights are being updated, or were updated without a flush of the engine's own cache."""
     CLOSED = "closed"

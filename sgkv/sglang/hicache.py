@@ -36,6 +36,7 @@ from sgkv.sglang.pool import flat_page
 from sgkv.sglang.reporter import Reporter
 from sgkv.sglang.shelves import Shelf, Shelves
 from sgkv.store.build import build_store
+from sgkv.store.lookup import Found
 from sgkv.store.pools import Need, PoolCover, restorable
 from sgkv.store.span import Span
 
@@ -127,11 +128,9 @@ class SgkvHiCache(HiCacheStorage):
     @_guarded("lookup", lambda *_a, **_k: 0)
     def batch_exists(self, keys: list[str], extra_info: HiCacheStorageExtraInfo | None = None) -> int:
         """How many leading pages can be read. SGLang cuts its prefetch there."""
-        shelf = self.shelves.usable(_KV)
-        if isinstance(shelf, MissReason):
-            self.store.counters.lookup(len(keys), 0, shelf)
-            return 0
-        return shelf.session.lookup(_span(keys, extra_info), Deadline(self._times.exists_deadline)).pages
+        found = self._find(_KV, _span(keys, extra_info))
+        self.store.counters.lookup(len(keys), found.pages, found.reason)
+        return found.pages
 
     @_guarded("lookup of several pools", lambda *_a, **_k: PoolTransferResult.empty())
     def batch_exists_v2(
@@ -146,17 +145,26 @@ class SgkvHiCache(HiCacheStorage):
         SGLang intersects `restorable_prefix_pages` over the ranks.
         """
         span = _span(keys, extra_info)
-        kv_pages = len(keys) if self.shelves.logical_anchor else self.batch_exists(keys, extra_info)
-        hits = {_KV: kv_pages} if kv_pages else {}
-        lengths = set(range(1, kv_pages + 1))
+        kv = Found(len(keys), None) if self.shelves.logical_anchor else self._find(_KV, span)
+        hits = {_KV: kv.pages} if kv.pages else {}
+        lengths = set(range(1, kv.pages + 1))
         for transfer in pool_transfers or []:
             if transfer.hit_policy is PoolHitPolicy.BLOCK_GROUPS:
                 continue  # reports a verdict of its own, never gates the KV hit, and we have none to give
-            can = restorable(self._cover(transfer, span, kv_pages))
+            can = restorable(self._cover(transfer, span, kv.pages))
             if can:
                 hits[str(transfer.name)] = max(can)
             lengths &= can
-        return PoolTransferResult(max(lengths, default=0), hits, sorted(lengths))
+        pages = max(lengths, default=0)
+        reason = kv.reason if pages == kv.pages else MissReason.SIDE_POOL
+        self.store.counters.lookup(len(keys), pages, reason)
+        return PoolTransferResult(pages, hits, sorted(lengths))
+
+    def _find(self, pool: str, span: Span) -> Found:
+        shelf = self.shelves.usable(pool)
+        if isinstance(shelf, MissReason):
+            return Found(0, shelf)
+        return shelf.session.lookup(span, Deadline(self._times.exists_deadline))
 
     def _cover(self, transfer: PoolTransfer, span: Span, kv_pages: int) -> PoolCover:
         shelf = self.shelves.usable(str(transfer.name))

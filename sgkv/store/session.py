@@ -72,9 +72,7 @@ class Session:
 
         No tier is asked once `deadline` is over, so it is exceeded by one tier's `contains` at most.
         """
-        found = self._search(span).over(self._shared.tiers, deadline)
-        self._shared.counters.lookup(len(span.hashes), found.pages, found.reason)
-        return found
+        return self._search(span).over(self._shared.tiers, deadline)
 
     def contains(self, span: Span, deadline: Deadline) -> list[bool]:
         """For each page of the span, on its own, whether it can be read now."""
