@@ -181,9 +181,12 @@ class DiskBackend(Backend):
         """Wait until the space of dropped prefixes is back; False after `timeout` seconds."""
         return self._trash.wait(timeout)
 
-    def rescan(self) -> None:
-        """Bring the index in line with the folder now, which otherwise happens every half minute."""
-        self._scanner.scan()
+    def rescan(self, timeout: float = 60.0) -> bool:
+        """Bring the index in line with the folder now, which otherwise happens every half minute.
+
+        False where that is not done within `timeout` seconds.
+        """
+        return self._scanner.scan(timeout)
 
     def stats(self) -> BackendStats:
         return self._index.stats()

@@ -81,7 +81,7 @@ class Room:
             with self._flock() as leads:
                 if not leads:
                     return self._delete(max(at_least, self._missing(size)))
-                self._scanner.refresh()
+                self._scanner.refresh(_SCAN_WAIT_SECONDS)
                 return self._delete(max(at_least, self._missing(size), self._above_mark()))
         finally:
             self._leader.release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 
 from sgkv.backends.disk.index import DiskIndex
 from sgkv.backends.disk.layout import Layout
@@ -17,58 +18,46 @@ _STALE_SHARE = 50
 
 
 class Scanner:
-    """Loads the folder into an index, one scan at a time."""
+    """Loads the folder into an index, in a thread of its own; so there is one scan at a time."""
 
     def __init__(
         self, layout: Layout, index: DiskIndex, name: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begins with the first scan, in the background. `clock` gives monotonic seconds."""
+        """Begins with the first scan. `clock` gives monotonic seconds."""
         self._layout = layout
         self._index = index
         self._clock = clock
         self._ready = threading.Event()
         self._stop = threading.Event()
-        self._running = threading.Lock()
+        self._wanted = threading.Event()
         self._good_until = float("-inf")
         self._pool = WorkerPool(1, f"sgkv-{name}-scan", backlog=1)
-        in_background(self._pool, self._first)
+        self._latest = in_background(self._pool, self._first)
 
     @property
     def complete(self) -> bool:
         """The first scan is done: the index knows what an earlier process left."""
         return self._ready.is_set()
 
-    @property
-    def stale(self) -> bool:
-        """Other processes have had time to change much since the last scan."""
-        return self.complete and self._clock() >= self._good_until
-
     def wait(self, timeout: float) -> bool:
         """Wait for the first scan; False after `timeout` seconds or when stopped before it was done."""
         return self._ready.wait(timeout) and not self._stop.is_set()
 
-    def refresh(self) -> None:
-        """Scan again if the last scan is stale and no other thread is at it."""
-        if self.stale:
-            self._index.count("rescans")
-            self.scan()
-
     def refresh_soon(self) -> None:
-        """`refresh` in the background."""
-        if self.stale:
-            in_background(self._pool, self.refresh)
+        """Scan again in the background if other processes have had time to change much."""
+        if self._stale():
+            self._request()
 
-    def scan(self) -> None:
-        """Scan now; returns at once where another thread is at it."""
-        if not self._running.acquire(blocking=False):
-            return
-        try:
-            began = self._clock()
-            self._load()
-            took = self._clock() - began
-            self._good_until = self._clock() + max(_STALE_SECONDS, _STALE_SHARE * took)
-        finally:
-            self._running.release()
+    def refresh(self, timeout: float) -> None:
+        """As `refresh_soon`, and wait for it up to `timeout` seconds."""
+        if self._stale() and (scan := self._request()) is not None:
+            wait([scan], timeout)
+
+    def scan(self, timeout: float) -> bool:
+        """Scan now; False where that is not done within `timeout` seconds."""
+        self._wanted.set()
+        scan = self._request()
+        return scan is not None and bool(wait([scan], timeout).done)
 
     def stop(self) -> None:
         """End a scan under way, and let go who waits for it."""
@@ -79,15 +68,30 @@ class Scanner:
         self.stop()
         self._pool.close(timeout)
 
+    def _stale(self) -> bool:
+        return self.complete and self._clock() >= self._good_until
+
+    def _request(self) -> Future[None] | None:
+        """A scan that is still to begin; where one waits already, that."""
+        self._latest = in_background(self._pool, self._scan_again) or self._latest
+        return self._latest
+
     def _first(self) -> None:
         """Clean up after writers that died, and load the folder."""
         try:
             self._layout.remove_dead_temps()
-            self.scan()
+            self._scan()
         finally:
             self._ready.set()
 
-    def _load(self) -> None:
+    def _scan_again(self) -> None:
+        if self._wanted.is_set() or self._stale():
+            self._wanted.clear()
+            self._index.count("rescans")
+            self._scan()
+
+    def _scan(self) -> None:
+        began = self._clock()
         before, found = set(self._index.sizes), []
         for blob in walk(self._layout, stopped=self._stop.is_set):
             found.append(blob)
@@ -95,3 +99,5 @@ class Scanner:
                 self._index.scanning(blob.size)
         if not self._stop.is_set():
             self._index.load(sorted(found, key=lambda blob: blob.used), before)
+            took = self._clock() - began
+            self._good_until = self._clock() + max(_STALE_SECONDS, _STALE_SHARE * took)

@@ -63,7 +63,7 @@ def test_the_quota_is_for_both_together(open_disk: Open, folder: Path) -> None:
     one, two = open_disk(), open_disk()
     for turn in range(3 * ROOM):
         disk = one if turn % 2 else two
-        disk.rescan()
+        assert disk.rescan()
         assert put(disk, key_of(turn), blob(SIZE)) is Status.OK
         assert bytes_below(folder / "blobs") <= ROOM * SIZE
 

@@ -44,8 +44,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def guarded(faulty: Faulty, clock: Clock) -> Guarded:
-    return Guarded(
+def guarded(faulty: Faulty, clock: Clock) -> Iterator[Guarded]:
+    guarded = Guarded(
         faulty,
         contains_deadline=0.2,
         get_deadline=0.2,
@@ -54,6 +54,9 @@ def guarded(faulty: Faulty, clock: Clock) -> Guarded:
         max_inflight=2,
         clock=clock,
     )
+    yield guarded
+    faulty.release()
+    guarded.close()
 
 
 def counters(guarded: Guarded) -> dict[str, int]:
@@ -106,6 +109,7 @@ def test_stand_ins_are_checked_where_they_land(cpu: CpuBackend) -> None:
     parts = [Part(0, memoryview(into))]
     assert guarded.get([GetItem(KEY, parts, lambda: into == DATA)]) == [Status.OK]
     assert guarded.get([GetItem(KEY, parts, lambda: False)]) == [Status.CORRUPT]
+    guarded.close()
 
 
 def test_the_nearer_deadline_holds(guarded: Guarded, faulty: Faulty) -> None:
@@ -181,6 +185,8 @@ def test_an_impatient_caller_proves_nothing(faulty: Faulty) -> None:
     for _ in range(4):
         assert get(guarded, KEY, 10, Deadline(0.02)) is Status.TIMEOUT
     assert counters(guarded)["breaker_state"] == 0
+    faulty.release()
+    guarded.close()
 
 
 def test_calls_that_cannot_be_made_leave_things_as_they_are(guarded: Guarded, faulty: Faulty) -> None:
