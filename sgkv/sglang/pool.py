@@ -91,8 +91,11 @@ def is_logical(pool: Any) -> bool:
 
 
 def flat_page(tensor: torch.Tensor) -> Page:
-    """A flat page of the generic path as a page: contiguous, any dtype, CPU."""
-    return [memoryview(tensor.detach().reshape(-1).view(torch.uint8).numpy())]
+    """A flat page of the generic path as a page: any dtype, CPU.
+
+    Raises RuntimeError for a tensor that is not contiguous: filling a copy of it would be no hit.
+    """
+    return [memoryview(tensor.detach().view(-1).view(torch.uint8).numpy())]
 
 
 def _layout(pool: Any, sizes: Sequence[int], kv_cache_dtype: str) -> PageLayout:
