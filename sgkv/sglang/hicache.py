@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -74,16 +74,32 @@ def _guarded(
     return decorate
 
 
-def _pages_asked(asked: Any) -> int:
-    return sum(len(item.keys or ()) if isinstance(item, PoolTransfer) else 1 for item in asked)
+def _count(asked: object) -> int:
+    return len(asked) if isinstance(asked, Sized) else 0
 
 
-def _all_false(keys: Sequence[str], *_args: Any, **_kwargs: Any) -> list[bool]:
-    return [False] * len(keys)
+def _transfers(asked: object) -> list[PoolTransfer]:
+    return [t for t in asked if isinstance(t, PoolTransfer)] if isinstance(asked, Iterable) else []
 
 
-def _all_false_by_pool(transfers: Sequence[PoolTransfer], *_a: Any, **_k: Any) -> dict[str, list[bool]]:
-    return {transfer.name: [False] * len(transfer.keys or []) for transfer in transfers}
+def _pages_asked(asked: object) -> int:
+    transfers = _transfers(asked)
+    return sum(_count(t.keys) for t in transfers) if transfers else _count(asked)
+
+
+# Fallbacks take anything: what a method choked on must not choke them.
+
+
+def _all_false(keys: object = (), *_args: Any, **_kwargs: Any) -> list[bool]:
+    return [False] * _count(keys)
+
+
+def _all_none(keys: object = (), *_args: Any, **_kwargs: Any) -> list[torch.Tensor | None]:
+    return [None] * _count(keys)
+
+
+def _all_false_by_pool(transfers: object = (), *_args: Any, **_kwargs: Any) -> dict[str, list[bool]]:
+    return {t.name: [False] * _count(t.keys) for t in _transfers(transfers)}
 
 
 class SgkvHiCache(HiCacheStorage):
@@ -168,11 +184,9 @@ class SgkvHiCache(HiCacheStorage):
 
     def _cover(self, transfer: PoolTransfer, span: Span, kv_pages: int) -> PoolCover:
         shelf = self.shelves.usable(str(transfer.name))
-        wanted = Span(span.hashes[:kv_pages], span.before)
-        deadline = Deadline(self._times.exists_deadline)
         present = [False] * kv_pages
-        if isinstance(shelf, Shelf):
-            present = shelf.session.contains(wanted, deadline)
+        if isinstance(shelf, Shelf):  # the whole span: the KV may end inside a chunk of this pool
+            present = shelf.session.contains(span, Deadline(self._times.exists_deadline))[:kv_pages]
         trailing = transfer.hit_policy is PoolHitPolicy.TRAILING_PAGES
         window = max(1, len(transfer.keys or ()))
         return PoolCover(Need.TRAILING if trailing else Need.ALL, present, window)
@@ -213,14 +227,14 @@ class SgkvHiCache(HiCacheStorage):
 
     # The generic path: flat copies of pages, without "interface_v1".
 
-    @_guarded("reading flat pages", lambda keys, *_a, **_k: [None] * len(keys), reads=True)
+    @_guarded("reading flat pages", _all_none, reads=True)
     def batch_get(
         self, keys: list[str], target_locations: Any = None, target_sizes: Any = None
     ) -> list[torch.Tensor | None]:
         """Fill `target_locations`, one flat CPU tensor a page; None for each miss."""
         pages = [flat_page(tensor) for tensor in target_locations or []]
         hits = self._fill(_KV, keys, pages, None)
-        return [tensor if hit else None for tensor, hit in zip(target_locations or [], hits, strict=False)]
+        return [target_locations[page] if hit else None for page, hit in enumerate(hits)]
 
     @_guarded("storing flat pages", lambda *_a, **_k: False)
     def batch_set(
@@ -230,9 +244,11 @@ class SgkvHiCache(HiCacheStorage):
         pages = [flat_page(tensor) for tensor in values or []]
         return all(self._keep(_KV, keys, pages, None))
 
+    @_guarded("reading a flat page", lambda *_a, **_k: None)
     def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> torch.Tensor | None:
         return self.batch_get([key], [target_location])[0]
 
+    @_guarded("storing a flat page", lambda *_a, **_k: False)
     def set(self, key: str, value: Any = None, target_location: Any = None, target_sizes: Any = None) -> bool:
         return self.batch_set([key], [value])
 
