@@ -108,7 +108,8 @@ class Writer:
                 os.fdatasync(fd)
         finally:
             os.close(fd)
-        return Status.TIMEOUT if deadline is not None and deadline.over else status
+        late = deadline is not None and deadline.over  # then the buffers may have changed under the write
+        return Status.TIMEOUT if late else status
 
     def _failed(self, error: OSError) -> Status:
         if error.errno in _NO_SPACE:

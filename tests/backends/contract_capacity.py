@@ -80,6 +80,11 @@ class CapacityTests:
             assert put(full, key_of(number), blob(SIZE)) is Status.OK
         assert get(full, key_of(0), SIZE) == blob(SIZE, 0)
 
+    def test_pinned_blobs_stay_when_others_need_more_room(self, full: Backend) -> None:
+        full.pin([key_of(0), key_of(5)])
+        assert put(full, key_of(100), blob(3 * SIZE)) is Status.OK
+        assert full.contains([key_of(0), key_of(5), key_of(100)]) == [True, True, True]
+
     def test_nothing_but_pinned_blobs_is_full(self, full: Backend) -> None:
         keys = [key_of(number) for number in range(ROOM)]
         assert all(full.pin(keys))

@@ -75,6 +75,18 @@ def test_a_leased_blob_is_never_evicted(cpu: CpuBackend) -> None:
         assert held.view == blob(SIZE, 0)
 
 
+@pytest.mark.parametrize("size", [3 * SIZE, SIZE // 2])
+def test_room_for_another_size_is_not_taken_from_leased_blobs(cpu: CpuBackend, size: int) -> None:
+    keys = fill(cpu, ROOM, SIZE)
+    held = cpu.lease([keys[0], keys[5]])
+    cpu.touch(keys[6:])
+    assert put(cpu, key_of(100), blob(size)) is Status.OK
+    assert cpu.contains([keys[0], keys[5], key_of(100)]) == [True, True, True]
+    for one in held:
+        assert one is not None
+        one.release()
+
+
 def test_nothing_but_leased_blobs_is_full_and_all_comes_back(cpu: CpuBackend) -> None:
     held = cpu.lease(fill(cpu, ROOM, SIZE))
     assert put(cpu, key_of(100), blob(SIZE)) is Status.FULL
@@ -198,11 +210,14 @@ def test_expired_blobs_are_absent_and_can_be_put_again(cpu: CpuBackend, clock: C
 
 def test_large_batches_are_copied_by_several_threads() -> None:
     cpu = CpuBackend(32 << 20, copy_threads=3)
-    threads: set[str] = set()
+    threads, several = set[str](), threading.Event()
     size, numbers = 1 << 20, range(16)
 
     def note() -> None:
         threads.add(threading.current_thread().name)
+        if len(threads) > 1:
+            several.set()
+        assert several.wait(10)
 
     items = [PutItem(key_of(n), [memoryview(blob(size, n))], note) for n in numbers]
     assert set(cpu.put(items)) == {Status.OK}
@@ -210,7 +225,6 @@ def test_large_batches_are_copied_by_several_threads() -> None:
     gets = [GetItem(key_of(n), [Part(0, memoryview(buffers[n]))]) for n in numbers]
     assert set(cpu.get(gets)) == {Status.OK}
     assert all(buffers[n] == blob(size, n) for n in numbers)
-    assert len(threads) > 1
     cpu.close()
 
 

@@ -16,7 +16,7 @@ from sgkv.backends.base import Status
 from sgkv.backends.disk import DiskBackend
 from sgkv.backends.disk.layout import is_key
 from tests.backends.blobs import blob, fill, get, key_of, put
-from tests.backends.disks import ROOM, SIZE, Open, blob_path, files_below
+from tests.backends.disks import ROOM, SIZE, Clock, Open, blob_path, files_below
 
 
 @pytest.mark.parametrize(
@@ -166,6 +166,17 @@ def test_a_disk_that_others_filled_is_full_not_broken(tmpfs: Callable[[int], Pat
     assert put(disk, key_of(1), blob(SIZE)) is Status.OK
 
 
+def test_a_disk_that_fills_up_unnoticed_evicts_and_writes_again(
+    tmpfs: Callable[[int], Path], open_disk: Open
+) -> None:
+    mount = tmpfs(2 << 20)
+    disk = open_disk(mount / "tier", capacity=1 << 30, clock=Clock())  # free space is read only once
+    keys = fill(disk, 10, SIZE)
+    (mount / "others").write_bytes(bytes(shutil.disk_usage(mount).free - (SIZE // 2)))
+    assert put(disk, key_of(100), blob(SIZE)) is Status.OK
+    assert disk.contains([keys[0], keys[9], key_of(100)]) == [False, True, True]
+
+
 def test_the_free_space_watermark_is_kept(tmpfs: Callable[[int], Path], open_disk: Open) -> None:
     mount = tmpfs(4 << 20)
     disk = open_disk(mount / "tier", capacity=1 << 30, min_free_bytes=1 << 20)
@@ -216,8 +227,9 @@ def test_out_of_file_descriptors(open_disk: Open, no_more_files: Callable[[], No
 def test_eviction_that_may_not_delete_keeps_counting(tmpfs: Callable[[int], Path], open_disk: Open) -> None:
     mount = tmpfs(8 << 20)
     disk = open_disk(mount / "tier")
-    fill(disk, ROOM, SIZE)
+    keys = fill(disk, ROOM + 1, SIZE)
     subprocess.run(["mount", "-o", "remount,ro", str(mount)], check=True)
-    assert put(disk, key_of(100), blob(SIZE)) is Status.ERROR
+    assert put(disk, key_of(100), blob(2 * SIZE)) is Status.ERROR
     assert disk.stats().used_bytes == ROOM * SIZE
-    assert disk.stats().evicted_blobs == 0
+    assert disk.stats().evicted_blobs == 1
+    assert all(disk.contains(keys[1:]))

@@ -81,8 +81,8 @@ def test_a_hung_put_is_a_timeout_and_never_published(guarded: Guarded, faulty: F
     assert guarded.put([PutItem(key_of(2), [memoryview(pages)])]) == [Status.TIMEOUT]
     pages[:] = bytes(5000)
     faulty.release()
-    guarded.close()
-    assert not list(faulty.inner.scan(key_of(2)))
+    assert guarded._pool.close(10)
+    assert faulty.inner.contains([key_of(2)]) == [False]
 
 
 def test_a_hung_lookup_is_a_miss_and_says_why(guarded: Guarded, faulty: Faulty) -> None:
@@ -99,8 +99,10 @@ def test_a_backend_that_ignores_deadlines_writes_into_stand_ins(cpu: CpuBackend)
     assert guarded.put([PutItem(key_of(2), [memoryview(pages)])]) == [Status.TIMEOUT]
     pages[:] = bytes(100)
     faulty.release()
-    guarded.close()
+    assert guarded._pool.close(10)
     assert into == bytes(5000)
+    assert cpu.contains([key_of(2)]) == [False]
+    guarded.close()
 
 
 def test_stand_ins_are_checked_where_they_land(cpu: CpuBackend) -> None:
@@ -118,6 +120,16 @@ def test_the_nearer_deadline_holds(guarded: Guarded, faulty: Faulty) -> None:
     assert get(guarded, KEY, 10, Deadline(60.0)) is Status.TIMEOUT
     assert time.monotonic() - began < 5
     assert get(guarded, KEY, 10, Deadline(0.01)) is Status.TIMEOUT
+
+
+def test_giving_up_ends_the_callers_deadline_too(guarded: Guarded, faulty: Faulty) -> None:
+    faulty.set_rules([FaultRule(Fault.HANG)])
+    into, deadline = bytearray(5000), Deadline(60.0)
+    assert guarded.get([GetItem(KEY, [Part(0, memoryview(into))])], deadline) == [Status.TIMEOUT]
+    assert deadline.over
+    faulty.release()
+    guarded.close()
+    assert into == bytes(5000)
 
 
 def test_with_all_threads_hung_the_answer_comes_at_once(guarded: Guarded, faulty: Faulty) -> None:
