@@ -53,7 +53,8 @@ def model_identity(config: Config, facts: EngineFacts | None) -> ModelIdentity:
             "only. Set model.weights to a revision string to keep it."
         )
     model = architecture(facts.model) if facts.model else "unknown"
-    shape = sha256(f"{model} {facts.model_overrides} {facts.kv_scales}".encode()).hexdigest()
+    scales = fingerprint(facts.kv_scales) if facts.kv_scales else None
+    shape = sha256(f"{model} {facts.model_overrides} {scales}".encode()).hexdigest()
     numerics = _numerics(config, facts.numerics)
     return ModelIdentity(weights, shape, numerics, facts.producer, facts.kv_cache_dtype)
 
