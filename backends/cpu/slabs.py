@@ -58,6 +58,7 @@ class SlabAllocator:
         """Slabs with a free block, by block size and first segment; empty ones first."""
         self._empty: dict[int, Slab] = {}
         self._shapes: dict[int, tuple[int, int]] = {}
+        self._vacant = len(self._owner)
         self._cursor = 0
         self.capacity = len(self._owner) * self._segment
         self.used = 0
@@ -137,6 +138,7 @@ class SlabAllocator:
         slab.free.extend(reversed(self._offsets(slab)))
         self._owner[first : first + segments] = [slab] * segments
         self._taken[first : first + segments] = b"\1" * segments
+        self._vacant -= segments
         self._open[block] = OrderedDict({first: slab})
         return slab
 
@@ -155,6 +157,8 @@ class SlabAllocator:
         return max(_MAX_WASTE, slab % block / slab)
 
     def _free_run(self, segments: int) -> int | None:
+        if segments > self._vacant:
+            return None
         wanted = bytes(segments)
         at = self._taken.find(wanted, self._cursor)
         at = self._taken.find(wanted) if at < 0 else at
@@ -168,4 +172,5 @@ class SlabAllocator:
             self._close(slab)
             self._owner[slab.first : slab.first + slab.segments] = [None] * slab.segments
             self._taken[slab.first : slab.first + slab.segments] = bytes(slab.segments)
+            self._vacant += slab.segments
         self._empty.clear()

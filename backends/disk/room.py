@@ -123,7 +123,12 @@ class Room:
 
     @contextmanager
     def _flock(self) -> Iterator[bool]:
-        fd = os.open(self._layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        """Whether this process leads; never where the file system has no locks to give."""
+        try:
+            fd = os.open(self._layout.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError:
+            yield False
+            return
         try:
             yield _locked(fd)
         finally:
@@ -133,6 +138,6 @@ class Room:
 def _locked(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError:
         return False
     return True
