@@ -2,7 +2,8 @@
 
 SGLang 0.5.23 tells a storage backend nothing when the weights of a running server change, and would
 serve the old weights' KV from storage. The plugin hooks the updates and calls `weights_change` around
-them and `engine_flushed` after a flush; both act on every backend of this process. Scheduler thread.
+them, `session_began` and `session_ended` where SGLang opens and closes its sessions of updates, and
+`engine_flushed` after a flush; all act on every backend of this process. Scheduler thread.
 """
 
 from __future__ import annotations
@@ -26,8 +27,16 @@ logger = logging.getLogger("sgkv")
 class _State:
     updates: int = 0
     updating: bool = False
+    session: bool = False
+    """SGLang holds the weights open for updates: what it computes belongs to no weights."""
+    session_updated: bool = False
     awaiting_flush: bool = False
     epoch: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """The weights are whole, and SGLang's own cache holds nothing of others."""
+        return not (self.updating or self.session or self.awaiting_flush)
 
 
 _state = _State()
@@ -50,7 +59,7 @@ def register(backend: SgkvHiCache) -> None:
     _backends.add(backend)
     if _state.epoch:
         backend.shelves.enter_epoch(_state.epoch)
-    if _state.awaiting_flush:
+    if not _state.settled:
         backend.shelves.suspend()
 
 
@@ -65,34 +74,54 @@ def weights_change() -> Iterator[WeightsChange]:
     """
     change = WeightsChange()
     _state.updating = True
-    for backend in list(_backends):
-        backend.shelves.suspend()
+    _suspend()
     try:
         yield change
     finally:
         _state.updating = False
+        _state.session_updated = _state.session
         _state.updates += 1
         _state.epoch = updated_epoch(change.model_path, change.weight_version, _state.updates)
         _state.awaiting_flush = not change.flushed
         for backend in list(_backends):
             backend.shelves.enter_epoch(_state.epoch)
         logger.info("sgkv: weights changed; epoch is now %r", _state.epoch)
-        if change.flushed:
-            _resume()
-        else:
-            logger.warning(
-                "sgkv: the weights changed but SGLang's own cache was not flushed, so nothing is stored or "
-                "served until it is: POST /flush_cache."
-            )
+        _settle()
+
+
+def session_began() -> None:
+    """From now on the weights may change in parts, or without any call (P2P, RDMA)."""
+    _state.session = True
+    _suspend()
+
+
+def session_ended() -> None:
+    """The weights are whole again; changed without a call if there was none, as SGLang takes it too."""
+    if _state.session and not _state.session_updated:
+        with weights_change():
+            pass
+    _state.session = _state.session_updated = False
+    _settle()
 
 
 def engine_flushed() -> None:
     """SGLang's own cache is empty now."""
-    if _state.awaiting_flush and not _state.updating:
+    if not _state.updating:
         _state.awaiting_flush = False
-        _resume()
+        _settle()
 
 
-def _resume() -> None:
+def _suspend() -> None:
     for backend in list(_backends):
-        backend.shelves.resume()
+        backend.shelves.suspend()
+
+
+def _settle() -> None:
+    if _state.settled:
+        for backend in list(_backends):
+            backend.shelves.resume()
+    elif not _state.session:
+        logger.warning(
+            "sgkv: the weights changed but SGLang's own cache was not flushed, so nothing is stored or "
+            "served until it is: POST /flush_cache."
+        )

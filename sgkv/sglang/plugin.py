@@ -28,8 +28,8 @@ _UPDATES = (
     "update_weights_from_distributed",
     "update_weights_from_tensor",
     "update_weights_from_ipc",
-    "end_weight_update",
 )
+_BEGIN, _END = "begin_weight_update", "end_weight_update"
 _FLUSH = "sglang.srt.managers.scheduler.Scheduler.flush_cache"
 _SCHEDULER = "sglang.srt.managers.scheduler"
 _MOVED = (
@@ -94,11 +94,13 @@ def _watch_weights() -> None:
     )
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    missing = [name for name in _UPDATES if not hasattr(SchedulerWeightUpdaterManager, name)]
+    missing = [name for name in (*_UPDATES, _BEGIN, _END) if not hasattr(SchedulerWeightUpdaterManager, name)]
     if missing or not hasattr(Scheduler, "flush_cache"):
         raise AttributeError(", ".join(missing) or "Scheduler.flush_cache")
     for name in _UPDATES:
         HookRegistry.register(f"{_UPDATER}.{name}", _around_update, HookType.AROUND)
+    HookRegistry.register(f"{_UPDATER}.{_BEGIN}", _before_session, HookType.BEFORE)
+    HookRegistry.register(f"{_UPDATER}.{_END}", _after_session, HookType.AFTER)
     HookRegistry.register(_FLUSH, _after_flush, HookType.AFTER)
 
 
@@ -113,6 +115,20 @@ def _around_update(original: Callable[..., Any], self: Any, request: Any, *args:
             change.model_path = getattr(request, "model_path", None)
             change.flushed = bool(getattr(request, "flush_cache", False))
         return answer
+
+
+def _before_session(*_args: Any, **_kwargs: Any) -> None:
+    from sgkv.sglang.lifecycle import session_began
+
+    session_began()
+
+
+def _after_session(answer: Any, *_args: Any, **_kwargs: Any) -> None:
+    """Only a session that ended well ends for us; after anything else the store stays suspended."""
+    if getattr(answer, "success", False):
+        from sgkv.sglang.lifecycle import session_ended
+
+        session_ended()
 
 
 def _after_flush(result: Any, *_args: Any, **_kwargs: Any) -> None:
