@@ -4,6 +4,8 @@
 about its model. Page hashes are SGLang's.
 """
 
+import typing
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +22,9 @@ from sglang.srt.mem_cache.hicache_storage import (
     PoolTransfer,
 )
 from sglang.srt.mem_cache.utils import get_hash_str
+from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.runtime_context import get_context
+from sglang.srt.server_args import ServerArgs
 
 from sgkv.sglang import lifecycle
 from sgkv.sglang.hicache import SgkvHiCache
@@ -136,6 +140,20 @@ def tiered_rig(request: pytest.FixtureRequest, rig: Rig) -> Rig:
 def fresh_lifecycle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test is a process of its own, as far as updates of weights are counted."""
     monkeypatch.setattr(lifecycle, "_state", type(lifecycle._state)())
+
+
+@contextmanager
+def own_hooks() -> Iterator[pytest.MonkeyPatch]:
+    """SGLang's hook registry, empty, and undone afterwards together with what the plugin changes."""
+    hints = typing.get_type_hints(ServerArgs, include_extras=True)["hicache_storage_backend"].__metadata__
+    choices = next(hint.choices for hint in hints if getattr(hint, "choices", None))
+    before = list(choices)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HookRegistry, "_hooks", defaultdict(list))
+        patch.setattr(HookRegistry, "_patched", set())
+        patch.setattr(ServerArgs, "resolve_once", ServerArgs.resolve_once)
+        yield patch
+    choices[:] = before
 
 
 @contextmanager

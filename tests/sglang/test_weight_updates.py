@@ -1,0 +1,298 @@
+"""Weights that change under a running server: nothing of the old ones is served to the new.
+
+The hooks are applied by SGLang's own registry to its own classes. What stands in for them is only
+the body of each method, which needs a model on a device: it answers as SGLang would.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sglang.srt.managers.scheduler import Scheduler
+from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager as Updater
+from sglang.srt.plugins.hook_registry import HookRegistry
+
+from sgkv.sglang import lifecycle, plugin
+from sgkv.sglang.hicache import SgkvHiCache
+from sgkv.sglang.launch import LAUNCH_ID
+from tests.sglang import pools as make
+from tests.sglang.conftest import Rig, after, chain, own_hooks, read, transfer, write
+from tests.sglang.pools import Pools, slots
+
+KEYS = chain(5)
+UPDATES = [
+    "update_weights_from_disk", "update_weights_from_distributed", "update_weights_from_tensor",
+    "update_weights_from_ipc",
+]  # fmt: skip
+SESSIONS = ["begin_weight_update", "end_weight_update"]
+
+
+class Engine:
+    """SGLang's scheduler as far as weights are concerned; `on_update` runs while they change."""
+
+    def __init__(self) -> None:
+        self.on_update: Callable[[], object] = lambda: None
+        self.success = True
+        self.idle = True
+
+    def hook(self, patch: pytest.MonkeyPatch) -> None:
+        """Put our bodies into SGLang's classes, then the plugin's hooks around them."""
+        for name in (*UPDATES, *SESSIONS):
+            patch.setattr(Updater, name, lambda _self, _request: self._update())
+        patch.setattr(Scheduler, "flush_cache", lambda _self, empty_cache=True: self.idle)
+        plugin.install()
+        HookRegistry.apply_hooks()
+
+    def _update(self) -> SimpleNamespace:
+        self.on_update()
+        return SimpleNamespace(success=self.success, message="")
+
+    def update(
+        self, name: str = "update_weights_from_tensor", *, flush_cache: bool = True, **fields: Any
+    ) -> None:
+        request = SimpleNamespace(flush_cache=flush_cache, weight_version=None, **fields)
+        getattr(Updater, name)(object.__new__(Updater), request)
+
+    def session(self, name: str) -> None:
+        getattr(Updater, name)(object.__new__(Updater), SimpleNamespace())
+
+    def flush(self) -> bool:
+        return Scheduler.flush_cache(object.__new__(Scheduler))
+
+
+@pytest.fixture(scope="module")
+def hooked_engine() -> Iterator[Engine]:
+    engine = Engine()
+    with own_hooks() as patch:
+        engine.hook(patch)
+        yield engine
+
+
+@pytest.fixture
+def engine(hooked_engine: Engine) -> Engine:
+    vars(hooked_engine).update(vars(Engine()))
+    return hooked_engine
+
+
+@pytest.fixture
+def kv() -> Pools:
+    return make.mha()
+
+
+@pytest.fixture
+def backend(rig: Rig, kv: Pools) -> SgkvHiCache:
+    """A backend in which the old weights' KV is stored."""
+    backend = rig.backend(kv)
+    assert write(backend, kv, KEYS, range(5)) == [True] * 5
+    return backend
+
+
+def found(backend: SgkvHiCache) -> int:
+    return backend.batch_exists(KEYS, after())
+
+
+def assert_suspended(backend: SgkvHiCache, kv: Pools) -> None:
+    """As if there were no storage, in every call."""
+    at = slots(range(5), 16)
+    assert found(backend) == 0
+    assert backend.batch_exists_v2(KEYS, [transfer("kv", KEYS)], after()).kv_hit_pages == 0
+    assert write(backend, kv, KEYS, range(5)) == read(backend, kv, KEYS, range(5)) == [False] * 5
+    assert backend.batch_set_v2([transfer("kv", KEYS, at)]) == {"kv": [False] * 5}
+    assert backend.batch_get_v2([transfer("kv", KEYS, at)]) == {"kv": [False] * 5}
+
+
+def assert_works(backend: SgkvHiCache, kv: Pools) -> None:
+    """Holds nothing of these keys yet, and serves what is stored now."""
+    assert found(backend) == 0
+    assert write(backend, kv, KEYS, range(5)) == [True] * 5
+    assert found(backend) == 5
+    assert read(backend, kv, KEYS, range(5, 10)) == [True] * 5
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_an_update_that_flushes_begins_a_new_epoch(
+    engine: Engine, backend: SgkvHiCache, kv: Pools, name: str
+) -> None:
+    engine.on_update = lambda: assert_suspended(backend, kv)
+    engine.update(name)
+    assert_works(backend, kv)
+
+
+def test_a_second_update_hides_what_the_first_stored(engine: Engine, backend: SgkvHiCache, kv: Pools) -> None:
+    for _ in range(2):
+        engine.update()
+        assert_works(backend, kv)
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_without_a_flush_the_store_waits_for_one(
+    engine: Engine, backend: SgkvHiCache, kv: Pools, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.update(name, flush_cache=False)
+    assert sum("/flush_cache" in record.message for record in caplog.records) == 1
+    assert_suspended(backend, kv)
+    engine.idle = False
+    assert not engine.flush()
+    assert_suspended(backend, kv)
+    engine.idle = True
+    assert engine.flush()
+    assert_works(backend, kv)
+
+
+def test_an_update_that_failed_may_have_changed_half_of_the_weights(
+    engine: Engine, backend: SgkvHiCache, kv: Pools
+) -> None:
+    engine.success = False
+    engine.update()
+    assert_suspended(backend, kv)
+    engine.flush()
+    assert_works(backend, kv)
+
+
+def test_an_update_that_raised_is_passed_on_and_leaves_the_store_suspended(
+    engine: Engine, backend: SgkvHiCache, kv: Pools
+) -> None:
+    engine.on_update = lambda: 1 // 0
+    with pytest.raises(ZeroDivisionError):
+        engine.update()
+    assert_suspended(backend, kv)
+
+
+def test_a_flush_inside_an_update_does_not_resume_before_its_end(
+    engine: Engine, backend: SgkvHiCache, kv: Pools
+) -> None:
+    """SGLang flushes before it returns from the update."""
+    engine.on_update = lambda: (engine.flush(), assert_suspended(backend, kv))
+    engine.update()
+    assert_works(backend, kv)
+
+
+def test_a_flush_without_an_update_changes_nothing(engine: Engine, backend: SgkvHiCache) -> None:
+    engine.flush()
+    assert found(backend) == 5
+
+
+def test_a_session_is_closed_until_its_end(engine: Engine, backend: SgkvHiCache, kv: Pools) -> None:
+    """The trainer's way: begin, one update a bucket of weights, the last of them flushes, end."""
+    engine.session("begin_weight_update")
+    assert_suspended(backend, kv)
+    engine.update(flush_cache=False)
+    engine.update(flush_cache=True)
+    assert_suspended(backend, kv)
+    engine.session("end_weight_update")
+    assert_works(backend, kv)
+
+
+def test_a_session_whose_updates_flushed_nothing_waits_for_a_flush(
+    engine: Engine, backend: SgkvHiCache, kv: Pools, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.session("begin_weight_update")
+    engine.update(flush_cache=False)
+    engine.session("end_weight_update")
+    assert_suspended(backend, kv)
+    assert sum("/flush_cache" in record.message for record in caplog.records) == 1
+    engine.flush()
+    assert_works(backend, kv)
+
+
+def test_a_session_without_a_call_changed_the_weights_all_the_same(
+    engine: Engine, backend: SgkvHiCache, kv: Pools
+) -> None:
+    """P2P and RDMA write into the weights directly; a flush before the end says nothing about them."""
+    engine.session("begin_weight_update")
+    engine.flush()
+    assert_suspended(backend, kv)
+    engine.session("end_weight_update")
+    assert_suspended(backend, kv)
+    engine.flush()
+    assert_works(backend, kv)
+
+
+def test_a_session_that_cannot_end_stays_closed(engine: Engine, backend: SgkvHiCache, kv: Pools) -> None:
+    engine.session("begin_weight_update")
+    engine.update()
+    engine.success = False
+    engine.session("end_weight_update")
+    assert_suspended(backend, kv)
+
+
+def test_an_end_without_a_beginning_changes_nothing(engine: Engine, backend: SgkvHiCache) -> None:
+    engine.success = False
+    engine.session("end_weight_update")
+    assert found(backend) == 5
+
+
+def test_a_backend_attached_later_joins_the_state_of_its_process(
+    engine: Engine, backend: SgkvHiCache, kv: Pools, rig: Rig
+) -> None:
+    """Attach at runtime, over SGLang's admin API, between an update and its flush."""
+    engine.update(flush_cache=False)
+    late = rig.backend(kv)
+    assert_suspended(late, kv)
+    engine.flush()
+    assert_works(late, kv)
+
+
+def test_a_detached_backend_is_left_alone(engine: Engine, backend: SgkvHiCache) -> None:
+    backend.close()
+    engine.update()
+    assert found(backend) == 0
+
+
+@contextmanager
+def process(monkeypatch: pytest.MonkeyPatch, launch: str) -> Iterator[None]:
+    """Another scheduler process: of the same launch, or of another server or restart."""
+    with monkeypatch.context() as patch:
+        patch.setenv(LAUNCH_ID, launch)
+        patch.setattr(lifecycle, "_state", type(lifecycle._state)())
+        patch.setattr(lifecycle, "_backends", type(lifecycle._backends)())
+        yield
+
+
+def checkpoint(folder: Path, weights: bytes) -> str:
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(weights)
+    return str(folder)
+
+
+def after_update(rig: Rig, engine: Engine, kv: Pools, tp_rank: int = 0, **update: Any) -> SgkvHiCache:
+    """A rank of a model whose KV all ranks share, after one update."""
+    backend = rig.backend(kv, {"is_mla_model": True, "tp_rank": tp_rank, "tp_size": 2})
+    engine.update(**update)
+    return backend
+
+
+def test_ranks_of_one_launch_agree_after_an_update(
+    engine: Engine, disk_rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pushed weights are known to nobody else, but every rank got the same."""
+    kv = make.mla()
+    with process(monkeypatch, "one launch"):
+        assert all(write(after_update(disk_rig, engine, kv), kv, KEYS, range(5)))
+    with process(monkeypatch, "one launch"):
+        assert found(after_update(disk_rig, engine, kv, tp_rank=1)) == 5
+    with process(monkeypatch, "another launch"):
+        assert found(after_update(disk_rig, engine, kv)) == 0
+
+
+def test_launches_agree_on_weights_that_came_from_disk(
+    engine: Engine, disk_rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Their files name them, wherever they lie."""
+    kv = make.mla()
+    new = {name: checkpoint(tmp_path / name, content) for name, content in
+           {"a": b"new", "copy of a": b"new", "b": b"newer"}.items()}  # fmt: skip
+    disk = "update_weights_from_disk"
+    with process(monkeypatch, "first"):
+        assert all(
+            write(after_update(disk_rig, engine, kv, name=disk, model_path=new["a"]), kv, KEYS, range(5))
+        )
+    with process(monkeypatch, "second"):
+        assert found(after_update(disk_rig, engine, kv, name=disk, model_path=new["copy of a"])) == 5
+        assert found(after_update(disk_rig, engine, kv, name=disk, model_path=new["b"])) == 0
+        assert found(after_update(disk_rig, engine, kv, name=disk, model_path=str(tmp_path / "nothing"))) == 0
+        assert found(after_update(disk_rig, engine, kv, name=disk, model_path=new["a"])) == 5
