@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,6 +33,16 @@ _MHA = ("MHATokenToKVPoolHost", "AsymmetricMHATokenToKVPoolHost")
 _MLA = ("MLATokenToKVPoolHost",)
 
 
+class Run(NamedTuple):
+    """One contiguous piece of every page: of the page at slot s, it lies at `offset + s * stride`."""
+
+    region: memoryview
+    offset: int
+    stride: int
+    """Bytes a slot."""
+    size: int
+
+
 class HostPool:
     """One registered host pool. Any thread; pages are valid as long as SGLang owns the slots."""
 
@@ -42,11 +52,15 @@ class HostPool:
         self.name = name
         self.page_size: int = pool.page_size
         self._regions = _regions(pool)
-        sizes = self._meta(torch.arange(self.page_size))[1]
-        self._runs = len(sizes)
-        self.layout = _layout(pool, sizes, kv_cache_dtype)
         # SGLang lists k0, v0, k1, v1, ...; a page is all of K, then all of V.
         self._interleaved = type(pool).__name__ in _MHA and pool.layout == "layer_first"
+        first = self._described(torch.arange(self.page_size))[0]
+        self.layout = _layout(pool, [len(buffer) for buffer in first], kv_cache_dtype)
+        # Pools of a shared domain may be laid out anew at runtime: those are asked each time.
+        fixed = (
+            self.layout.order is not Order.OPAQUE and getattr(pool, "shared_allocation_domain", None) is None
+        )
+        self._strided = self._find_strides() if fixed else None
 
     @property
     def kind(self) -> str:
@@ -67,15 +81,54 @@ class HostPool:
         """
         if indices.numel() % self.page_size:
             raise ValueError(f"{self.name}: {indices.numel()} slots are not whole pages of {self.page_size}")
-        addresses, sizes = self._meta(indices)
+        if self._strided is None:
+            return self._described(indices)
+        slots = indices[:: self.page_size].tolist()
+        if slots and not (min(slots) >= 0 and max(slots) < self.pool.size):
+            raise ValueError(f"{self.name}: slots {min(slots)} to {max(slots)} are not all in the pool")
+        runs = self._strided
+        return [
+            [region[(at := offset + slot * stride) : at + size] for region, offset, stride, size in runs]
+            for slot in slots
+        ]
+
+    def _find_strides(self) -> list[Run] | None:
+        """Where the runs of the page at any slot lie, learnt from the pool's own description.
+
+        Asking the pool costs more than copying small pages. None when some page does not lie where
+        the first two say.
+        """
+        count = self.pool.size // self.page_size
+        firsts = torch.tensor([0, min(1, count - 1), count // 2, count - 1]) * self.page_size
+        indices = (firsts[:, None] + torch.arange(self.page_size)).reshape(-1)
+        pages = [[self._located(buffer) for buffer in page] for page in self._described(indices)]
+        runs = [
+            (region, start, (after - start) // self.page_size, size)
+            for (region, start, size), (_, after, _) in zip(pages[0], pages[1], strict=True)
+        ]
+        predicted = [
+            [(region, offset + slot * stride, size) for region, offset, stride, size in runs]
+            for slot in firsts.tolist()
+        ]
+        if predicted != pages:
+            return None
+        return [Run(self._regions[region][1], *rest) for region, *rest in runs]
+
+    def _described(self, indices: torch.Tensor) -> list[Page]:
+        """The pages as the pool describes them."""
+        addresses, sizes = self.pool.get_page_buffer_meta(indices)
         buffers = list(map(self._buffer, addresses, sizes))
-        runs = self._runs
-        pages = [buffers[start : start + runs] for start in range(0, len(buffers), runs)]
+        runs = len(buffers) * self.page_size // max(1, indices.numel())
+        pages = [buffers[start : start + runs] for start in range(0, len(buffers), runs or 1)]
         return [page[0::2] + page[1::2] for page in pages] if self._interleaved else list(pages)
 
-    def _meta(self, indices: torch.Tensor) -> tuple[Sequence[int], Sequence[int]]:
-        addresses, sizes = self.pool.get_page_buffer_meta(indices)
-        return addresses, sizes
+    def _located(self, buffer: memoryview) -> tuple[int, int, int]:
+        """(which region, offset in it, size) of a buffer of this pool."""
+        address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+        for index, (base, region) in enumerate(self._regions):
+            if 0 <= address - base < len(region):
+                return index, address - base, len(buffer)
+        raise ValueError(f"pool {self.name} named an address outside its buffers")
 
     def _buffer(self, address: int, size: int) -> memoryview:
         for base, region in self._regions:
