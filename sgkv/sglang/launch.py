@@ -48,7 +48,10 @@ def read_extra_config(text: str | None) -> dict[str, Any]:
         return {}
     if text.startswith("@"):
         return read_file(Path(text[1:]))
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"--hicache-storage-backend-extra-config is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise ValueError(  # noqa: TRY004 - one error type for everything wrong with the text
             f"--hicache-storage-backend-extra-config is {type(value).__name__}, not an object of settings"
