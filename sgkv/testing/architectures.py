@@ -56,7 +56,7 @@ def demo(overrides: Mapping[str, Any]) -> tuple[Config, Shapes]:
     size = {
         "num_hidden_layers": 8,
         "hidden_size": 512,
-        "intermediate_size": 4096,
+        "intermediate_size": 2048,
         "num_attention_heads": 8,
         "num_key_value_heads": 1,
         "head_dim": 64,

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, cast
@@ -74,6 +74,10 @@ class ProcessTree:
         why = "ended" if line else f"has not printed it after {timeout:.0f} s"
         raise RuntimeError(f"waiting for {pattern!r}: the process {why}\n{self.tail()}")
 
+    def cpu_seconds(self) -> float:
+        """Processor time that the living processes of the tree have used."""
+        return cpu_seconds_of(self.pid)
+
     def tail(self, lines: int = 40, width: int = 400) -> str:
         """The last output, long lines cut."""
         with self._changed:
@@ -119,9 +123,25 @@ class ProcessTree:
 def shared_memory_of(group: int, prefix: str) -> set[Path]:
     """Files below /dev/shm called `prefix`... that processes of the group have mapped now."""
     found = set()
-    for process in Path("/proc").glob("[0-9]*"):
+    for process in _members(group):
         with suppress(OSError):  # it may end while we look
-            if os.getpgid(int(process.name)) == group:
-                maps = (process / "maps").read_text()
-                found |= set(re.findall(rf"/dev/shm/{re.escape(prefix)}\S*", maps))  # noqa: S108
+            maps = (process / "maps").read_text()
+            found |= set(re.findall(rf"/dev/shm/{re.escape(prefix)}\S*", maps))  # noqa: S108
     return set(map(Path, found))
+
+
+def cpu_seconds_of(group: int) -> float:
+    """User and system time of the group's living processes, to a hundredth of a second."""
+    ticks = 0
+    for process in _members(group):
+        with suppress(OSError):
+            after_name = (process / "stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, after_name[11:13]))  # utime and stime in proc(5)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _members(group: int) -> Iterator[Path]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getpgid(int(process.name)) == group:
+                yield process

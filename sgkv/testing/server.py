@@ -20,7 +20,7 @@ from sgkv.testing.process import ProcessTree, shared_memory_of
 HOST = "127.0.0.1"
 ENTRIES: Mapping[str, Sequence[str]] = {
     "launch_server": ("-m", "sglang.launch_server"),
-    "serve": ("-m", "sglang.cli.main", "serve"),
+    "serve": (str(Path(sys.executable).with_name("sglang")), "serve"),
 }
 
 
@@ -150,6 +150,8 @@ _FIXED: Mapping[str, object] = {
     "--chunked-prefill-size": 2048,
     "--disable-overlap-schedule": None,
     "--skip-server-warmup": None,
+    # An idle scheduler spins on a whole core otherwise, and others here need the cores.
+    "--sleep-on-idle": None,
     "--enable-cache-report": None,
 }
 

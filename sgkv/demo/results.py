@@ -1,0 +1,148 @@
+"""What the demo measured: as a table, as JSON and as a verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.table import Table
+
+from sgkv.testing.client import Generation
+
+REQUIRED_SHARE = 0.9
+"""Of its full pages, what an engine must find in the store after it was killed."""
+COLD_BAR = 1.03
+"""How much longer a cold prompt may take than on SGLang without storage."""
+
+Traffic = Counter[tuple[str, str]]
+"""Bytes by (``read`` or ``written``, tier of sgkv)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The prompt answered once."""
+
+    name: str
+    answer: Generation
+    full_page_tokens: int
+    equal_output: bool
+    """Same token ids and log-probabilities as the cold run."""
+    traffic: Traffic
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "prompt_tokens": self.answer.prompt_tokens,
+            "cached_tokens": self.answer.cached_tokens,
+            "full_page_tokens": self.full_page_tokens,
+            "cached_by_tier": dict(self.answer.cached_by_tier),
+            "ttft_s": self.answer.ttft_s,
+            "equal_output": self.equal_output,
+        }
+
+
+class Cost(NamedTuple):
+    """What one cold prompt took."""
+
+    ttft_s: float
+    cpu_s: float
+    """Processor time of all processes of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Cold prompts on SGLang without storage and with sgkv, in pairs."""
+
+    plain: Sequence[Cost]
+    sgkv: Sequence[Cost]
+
+    def as_json(self) -> dict[str, Any]:
+        """The ratios compare the cheapest prompt of each side: other load on a machine only adds."""
+        (plain, plain_cpu), (ours, ours_cpu) = map(_least, (self.plain, self.sgkv))
+        return {
+            "prompts": len(self.plain),
+            "plain_ttft_s": plain,
+            "sgkv_ttft_s": ours,
+            "ratio": ours / plain,
+            "cpu_ratio": ours_cpu / plain_cpu,
+            "bar": COLD_BAR,
+            "ok": ours / plain <= COLD_BAR,
+        }
+
+    def summary(self) -> str:
+        """One line."""
+        return (
+            "Best of {prompts} unseen prompts: first token after {sgkv_ttft_s:.2f} s with sgkv and "
+            "{plain_ttft_s:.2f} s without storage, {ratio:.3f} of it (bar {bar}); "
+            "processor time {cpu_ratio:.3f}"
+        ).format(**self.as_json())
+
+
+def _least(costs: Sequence[Cost]) -> Cost:
+    return Cost(min(cost.ttft_s for cost in costs), min(cost.cpu_s for cost in costs))
+
+
+def as_json(engine: str, runs: Sequence[Run], baseline: Baseline | None) -> dict[str, Any]:
+    """The content of the ``--json`` file."""
+    moved = {run.name: {f"{verb}_{tier}": n for (verb, tier), n in run.traffic.items()} for run in runs}
+    return {
+        "engine": engine,
+        "runs": [run.as_json() for run in runs],
+        "bytes_moved": moved,
+        "baseline": baseline.as_json() if baseline else None,
+    }
+
+
+def complaints(runs: Sequence[Run]) -> list[str]:
+    """What makes the demo a failure; empty when all is well."""
+    found = [
+        f"the {run.name} run answered differently from the cold one" for run in runs if not run.equal_output
+    ]
+    for run in runs:
+        least = REQUIRED_SHARE * run.full_page_tokens
+        if run.name == "restarted" and run.answer.cached_tokens < least:
+            cached = run.answer.cached_tokens
+            found.append(f"the restarted engine found {cached} of {run.full_page_tokens} full-page tokens")
+    return found
+
+
+def as_table(engine: str, runs: Sequence[Run]) -> Table:
+    """Fits 80 columns."""
+    cold = runs[0].answer.ttft_s
+    title = f"One prompt on {engine}, first token against the cold run's"
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("run")
+    for heading in ("prompt\ntokens", "cached\ntokens", "by tier", "first\ntoken", "faster", "bytes moved"):
+        table.add_column(heading, justify="right")
+    table.add_column("equal\noutput")
+    for run in runs:
+        answer = run.answer
+        table.add_row(
+            run.name,
+            str(answer.prompt_tokens),
+            str(answer.cached_tokens),
+            _by_tier(answer.cached_by_tier),
+            f"{answer.ttft_s:.2f} s",
+            f"{cold / answer.ttft_s:.1f}x",
+            _moved(run.traffic),
+            "yes" if run.equal_output else "[bold red]no",
+        )
+    return table
+
+
+def _by_tier(cached: Mapping[str, int]) -> str:
+    held = {tier: tokens for tier, tokens in cached.items() if tokens}
+    if len(held) == 1:
+        return next(iter(held))
+    return "\n".join(f"{tokens} {tier}" for tier, tokens in held.items()) or "-"
+
+
+def _moved(traffic: Traffic) -> str:
+    ways = {"read": "from", "written": "to"}
+    rows = (
+        f"{nbytes / 2**20:.1f} MiB {ways[verb]} {tier}" for (verb, tier), nbytes in sorted(traffic.items())
+    )
+    return "\n".join(rows) or "-"
