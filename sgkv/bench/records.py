@@ -1,0 +1,76 @@
+"""What a benchmark reports: one figure a case, what it is compared with, and whether that is enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Figure = Literal["value", "ratio_to_raw", "cpu_ratio_to_raw", "ratio_to_peer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A limit that one figure of a record must keep."""
+
+    figure: Figure
+    relation: Literal["<=", ">="]
+    limit: float
+    note: str = ""
+    """What the limit is measured in or against, e.g. ``ms`` or ``of memcpy``."""
+
+    def __str__(self) -> str:
+        return f"{self.relation} {self.limit:g} {self.note}".strip()
+
+    def judge(self, record: Record) -> bool | None:
+        """Whether the record keeps it; None where the figure was not measured."""
+        figure: float | None = getattr(record, self.figure)
+        if figure is None:
+            return None
+        return figure <= self.limit if self.relation == "<=" else figure >= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One case. Both speed ratios are better when larger, the ratio of CPU times when smaller."""
+
+    suite: str
+    case: str
+    value: float
+    unit: str
+    ratio_to_raw: float | None = None
+    """Our speed over that of the plainest code which moves the same bytes."""
+    cpu_ratio_to_raw: float | None = None
+    """Our CPU seconds, of all threads, over those of the plainest code."""
+    ratio_to_peer: float | None = None
+    """Our speed over that of SGLang's own way to do the same."""
+    bars: tuple[Bar, ...] = ()
+
+    @property
+    def bar(self) -> str | None:
+        return " and ".join(map(str, self.bars)) or None
+
+    @property
+    def ok(self) -> bool | None:
+        """False where a bar is missed; None where there is none, or one could not be judged."""
+        verdicts = [bar.judge(self) for bar in self.bars]
+        if False in verdicts:
+            return False
+        return True if verdicts and None not in verdicts else None
+
+    def as_json(self) -> dict[str, str | float | bool | None]:
+        """The form of `--json`; figures rounded to what they can mean."""
+        return {
+            "suite": self.suite,
+            "case": self.case,
+            "value": _rounded(self.value),
+            "unit": self.unit,
+            "ratio_to_raw": _rounded(self.ratio_to_raw),
+            "cpu_ratio_to_raw": _rounded(self.cpu_ratio_to_raw),
+            "ratio_to_peer": _rounded(self.ratio_to_peer),
+            "bar": self.bar,
+            "ok": self.ok,
+        }
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else float(f"{figure:.4g}")

@@ -1,0 +1,73 @@
+"""Each suite, with next to no data: which cases it has, and that the figures are figures."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sgkv.bench.effort import Effort
+from sgkv.bench.records import Record
+from sgkv.bench.scratch import Scratch
+from sgkv.bench.suites import SUITES, measure
+
+LITTLE = Effort(scale=0.01, rounds=1)
+BLOBS = [f"{operation}_{size}" for size in ("64KiB", "1MiB", "8MiB") for operation in ("put", "get")]
+FIXED = ["put_fixed_us", "get_fixed_us"]
+CASES = {
+    "hicache": [
+        *(
+            f"{call}_{size}_{tier}"
+            for size in ("1MiB", "8MiB")
+            for tier in ("cpu", "disk")
+            for call in ("set", "get")
+        ),
+        *(f"{call}_fixed_us_{tier}" for tier in ("cpu", "disk") for call in ("set", "get")),
+    ],
+    "cpu": BLOBS + FIXED,
+    "disk": BLOBS + FIXED,
+    "lookup": ["cpu_100k", "cpu_100k_miss", "disk_100k", "disk_100k_miss"],
+    "hash": ["sha256_102400", "sha256_102400_array"],
+    "startup": ["import_sgkv"],
+}
+BARRED = {
+    "hicache": set(CASES["hicache"]),
+    "cpu": set(FIXED),
+    "disk": set(FIXED),
+    "lookup": {"cpu_100k", "disk_100k"},
+    "hash": set(CASES["hash"]),
+    "startup": {"import_sgkv"},
+}
+"""Cases that the project promises something for."""
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def suite(request: pytest.FixtureRequest) -> tuple[str, list[Record]]:
+    with Scratch() as scratch:
+        return request.param, list(measure(request.param, LITTLE, scratch))
+
+
+def test_it_has_its_cases(suite: tuple[str, list[Record]]) -> None:
+    name, records = suite
+    assert [record.case for record in records] == CASES[name]
+    assert {record.suite for record in records} == {name}
+
+
+def test_what_is_promised_is_judged(suite: tuple[str, list[Record]]) -> None:
+    name, records = suite
+    assert {record.case for record in records if record.ok is not None} == BARRED[name]
+
+
+def test_figures_are_figures(suite: tuple[str, list[Record]]) -> None:
+    for record in suite[1]:
+        ratios = (record.ratio_to_raw, record.cpu_ratio_to_raw, record.ratio_to_peer)
+        assert math.isfinite(record.value)
+        assert all(math.isfinite(ratio) and ratio > 0 for ratio in ratios if ratio is not None)
+        assert record.value > 0 or "fixed" in record.case or record.suite == "startup"
+
+
+def test_what_sglang_does_too_is_compared_with_it(suite: tuple[str, list[Record]]) -> None:
+    name, records = suite
+    compared = {record.case for record in records if record.ratio_to_peer is not None}
+    fixed = {case for case in CASES[name] if "fixed" in case}
+    assert compared == (set(CASES[name]) - fixed if name in ("hicache", "lookup", "hash") else set())
