@@ -5,6 +5,7 @@ False in a set as the end of a backup.
 """
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -225,6 +226,23 @@ def test_a_tier_that_raises_is_a_miss_of_that_tier(disk_rig: Rig, monkeypatch: p
     assert read(backend, kv, KEYS, range(3, 6)) == [False] * 3
     assert backend.store.counters.snapshot()["miss_pages"] == {"tier_error": 3}
     assert not backend.store.counters.get("internal_errors")
+
+
+def test_a_tier_that_hangs_costs_a_deadline_and_no_more(disk_rig: Rig) -> None:
+    kv = make.mha()
+    write(disk_rig.backend(kv), kv, KEYS, range(3))
+    hanging = {
+        "type": "disk", "path": str(disk_rig.folder), "min_free": 0, "faults": {"hang": 1.0},
+        "deadlines": {"contains": 0.1, "get": 0.1, "put": 0.1},
+    }  # fmt: skip
+    backend = disk_rig.backend(kv, tiers=[hanging])
+    started = time.monotonic()
+    assert backend.batch_exists(KEYS, after()) == 0
+    assert read(backend, kv, KEYS, range(3, 6)) == [False] * 3
+    assert write(backend, kv, chain(3, seed=1), range(3)) == [False] * 3
+    backend.close()
+    assert time.monotonic() - started < 20
+    assert backend.store.counters.get("miss_pages", "timeout") == 3
 
 
 def raises(message: str) -> Any:

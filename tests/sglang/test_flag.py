@@ -89,10 +89,11 @@ def cases(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("flag")
+    environment = {**os.environ, **cpu_environment(), "HOME": str(folder), "SGLANG_PLUGINS": "sgkv"}
     run = subprocess.run(
         [sys.executable, "-m", "tests.sglang.arguments"],
-        input=json.dumps(cases(folder)), env={**os.environ, **cpu_environment(), "HOME": str(folder), "SGLANG_PLUGINS": "sgkv"},
-        cwd=REPOSITORY, text=True, capture_output=True, timeout=120, check=False,
+        input=json.dumps(cases(folder)), env=environment, cwd=REPOSITORY,
+        text=True, capture_output=True, timeout=120, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
