@@ -63,9 +63,14 @@ class Reading:
     def _from_chunks(self, tier: Tier, wanted: Sequence[int]) -> None:
         """Full chunks first, then what is left as single pages."""
         chunks, located = self._chunk_reads(wanted)
-        if self._run(tier, chunks, located):
-            left = [page for page in wanted if self.reasons[page]]
+        down = self._run(tier, chunks, located)
+        left = [page for page in wanted if self.reasons[page]]
+        if down is None:
             self._run(tier, self._page_reads(left), [[page] for page in left])
+            return
+        for page in left:
+            if self.reasons[page] is MissReason.ABSENT:  # the tier was not asked for it
+                self.reasons[page] = reason_of(down)
 
     def _chunk_reads(self, wanted: Sequence[int]) -> tuple[list[BlobRead], list[list[int]]]:
         spots = self._spots(wanted)
@@ -98,10 +103,10 @@ class Reading:
         found = ((page, self.memo.find(self.span.hashes[page]) or spots.get(page)) for page in wanted)
         return {page: spot for page, spot in found if spot}
 
-    def _run(self, tier: Tier, reads: Sequence[BlobRead], located: Iterable[Sequence[int]]) -> bool:
-        """Read blobs and settle their pages; False when the tier should not be asked again now."""
+    def _run(self, tier: Tier, reads: Sequence[BlobRead], located: Iterable[Sequence[int]]) -> Status | None:
+        """Read blobs and settle their pages; why the tier should not be asked again now, if so."""
         if not reads:
-            return True
+            return None
         # A deadline of the tier's own: one that a slow tier used up is cancelled, and the next tier
         # must still be able to land in the same pages.
         deadline = Deadline(self.deadline.remaining())
@@ -119,7 +124,7 @@ class Reading:
             tier.backend.touch(good[::-1])
         if bad:
             tier.backend.quarantine(bad)
-        return not _TIER_DOWN.intersection(statuses)
+        return next(filter(_TIER_DOWN.__contains__, statuses), None)
 
     def _settle(self, read: BlobRead, status: Status, pages: Sequence[int]) -> None:
         outcomes = read.outcomes if status in _CHECKED else [reason_of(status)] * len(pages)
