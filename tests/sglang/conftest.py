@@ -28,6 +28,7 @@ from sglang.srt.server_args import ServerArgs
 
 from sgkv.sglang import lifecycle
 from sgkv.sglang.hicache import SgkvHiCache
+from tests.sglang.engine import Engine
 from tests.sglang.pools import Pools, slots
 
 PATIENT = {"contains": 30, "get": 30, "put": 30}
@@ -154,6 +155,20 @@ def own_hooks() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(ServerArgs, "resolve_once", ServerArgs.resolve_once)
         yield patch
     choices[:] = before
+
+
+@pytest.fixture(scope="module")
+def hooked_engine() -> Iterator[Engine]:
+    engine = Engine()
+    with own_hooks() as patch:
+        engine.hook(patch)
+        yield engine
+
+
+@pytest.fixture
+def engine(hooked_engine: Engine) -> Engine:
+    vars(hooked_engine).update(vars(Engine()))
+    return hooked_engine
 
 
 @contextmanager

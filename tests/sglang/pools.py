@@ -1,7 +1,7 @@
 """SGLang's own device and host pools, small and without a server.
 
 Three layers, two heads of 32; MLA rows are 64 + 32. Constructors and layouts of SGLang 0.5.23,
-``sglang/srt/mem_cache/{memory_pool,swa_memory_pool}.py`` and ``pool_host/{mha,mla,mamba}.py``.
+``sglang/srt/mem_cache/{memory_pool,swa_memory_pool}.py`` and ``pool_host/{mha,mla,mamba,dsa}.py``.
 """
 
 from collections.abc import Sequence
@@ -9,15 +9,18 @@ from typing import Any, NamedTuple
 
 import torch
 from sglang.srt.mem_cache.device_pool_info import MambaStateBufferInfo
-from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, MLATokenToKVPool
+from sglang.srt.mem_cache.memory_pool import DSATokenToKVPool, MHATokenToKVPool, MLATokenToKVPool
+from sglang.srt.mem_cache.pool_host.dsa import DSAIndexerPoolHost
 from sglang.srt.mem_cache.pool_host.mamba import MambaPoolHost
 from sglang.srt.mem_cache.pool_host.mha import AsymmetricMHATokenToKVPoolHost, MHATokenToKVPoolHost
 from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
+from sglang.srt.runtime_context import get_context
 
 MHA_LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head")
 ASYMMETRIC_LAYOUTS = ("page_first", "page_first_direct")
 MLA_LAYOUTS = ("layer_first", "page_first", "page_first_direct")
+INDEXER_LAYOUTS = ("page_first", "page_first_direct")
 MAMBA_LAYOUTS = ("page_first", "page_first_direct")
 
 LAYERS, HEADS, DIM, V_DIM, LORA, ROPE = 3, 2, 32, 16, 64, 32
@@ -103,6 +106,18 @@ def mamba(layout: str = "page_first", *, slots: int = 16, state: int = 8) -> Poo
     return Pools(device, host)
 
 
+def indexer(layout: str = "page_first", *, pages: int = 16) -> tuple[Pools, Pools]:
+    """(latent, index keys) of sparse attention: pages of 64, the second in the slots of the first."""
+    with get_context().override_server_args():  # the pool asks how context is split
+        device = DSATokenToKVPool(
+            pages * 64, 64, LORA, torch.float32, ROPE, LAYERS, "cpu", index_head_dim=128,
+            enable_memory_saver=False, kv_cache_dim=LORA + ROPE,
+        )  # fmt: skip
+    kv = mla(layout, 64, pages=pages)
+    declared = device.host_pool_decls()[1]
+    return kv, Pools(device, DSAIndexerPoolHost(declared, kv.host, pin_memory=False))
+
+
 def _info(device: Any) -> Any:
     return device.get_device_pool_infos()[0].buffer_info
 
@@ -150,6 +165,8 @@ def blank(pools: Pools) -> None:
 
 
 def _buffers(host: Any) -> Sequence[torch.Tensor]:
+    if isinstance(host, DSAIndexerPoolHost):
+        return host.get_hybrid_pool_buffer()
     return [host.kv_buffer] if isinstance(host.kv_buffer, torch.Tensor) else host.kv_buffer
 
 

@@ -98,6 +98,16 @@ def test_recurrent_state_is_sharded_even_where_kv_is_not(disk_rig: Rig) -> None:
         assert page_bytes(state.host, 7) == page_bytes(state.host, 0)
 
 
+def test_index_keys_are_the_same_on_every_rank(disk_rig: Rig) -> None:
+    keys, at = chain(2, 64), slots(range(2), 64)
+    backends = []
+    for tp_rank in (0, 1):
+        kv, index = make.indexer(pages=4)
+        backends.append(disk_rig.backend(kv, mla_rank(tp_rank), side={"indexer": index}))
+    assert backends[0].batch_set_v2([transfer("indexer", keys, at)], after()) == {"indexer": [True] * 2}
+    assert backends[1].batch_get_v2([transfer("indexer", keys, at)], after()) == {"indexer": [True] * 2}
+
+
 def test_heads_of_a_draft_model_beside_latent_kv_belong_to_their_rank(disk_rig: Rig) -> None:
     at = slots(range(5), 16)
     backends = [

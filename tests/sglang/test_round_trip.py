@@ -136,6 +136,26 @@ def test_recurrent_state_beside_attention(tiered_rig: Rig, layout: str) -> None:
     check_side_pool(tiered_rig, make.mha(layout), "mamba", make.mamba(layout))
 
 
+@pytest.mark.parametrize("layout", make.INDEXER_LAYOUTS)
+def test_index_keys_beside_latent_kv(tiered_rig: Rig, layout: str) -> None:
+    """Sparse attention: every page of the KV needs its page of index keys, at the same slots."""
+    kv, index = make.indexer(layout, pages=8)
+    keys = chain(4, 64)
+    for seed, pools in enumerate((kv, index)):
+        fill(pools, seed)
+    before = expected(kv, range(4)), expected(index, range(4))
+    backend = tiered_rig.backend(kv, side={"indexer": index})
+    stored = backend.batch_set_v2([transfer("indexer", keys, slots(range(4), 64))], after())
+    assert stored == {"indexer": [True] * 4}
+    assert write(backend, kv, keys, range(4)) == [True] * 4
+    backend = restart(tiered_rig, backend)
+    assert backend.batch_exists_v2(keys, [transfer("indexer", keys)], after()).kv_hit_pages == 4
+    assert read(backend, kv, keys, range(4, 8)) == [True] * 4
+    got = backend.batch_get_v2([transfer("indexer", keys, slots(range(4, 8), 64))], after())
+    assert got == {"indexer": [True] * 4}
+    assert (expected(kv, range(4, 8)), expected(index, range(4, 8))) == before
+
+
 def check_side_pool(rig: Rig, kv: Pools, name: str, side: Pools) -> None:
     """Sets of side pools come before those of the KV, gets after; keys are the trailing pages."""
     keys = chain(6)

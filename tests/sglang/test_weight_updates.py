@@ -1,80 +1,14 @@
-"""Weights that change under a running server: nothing of the old ones is served to the new.
-
-The hooks are applied by SGLang's own registry to its own classes. What stands in for them is only
-the body of each method, which needs a model on a device: it answers as SGLang would.
-"""
-
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+"""Weights that change under a running server: nothing of the old ones is served to the new."""
 
 import pytest
-from sglang.srt.managers.scheduler import Scheduler
-from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager as Updater
-from sglang.srt.plugins.hook_registry import HookRegistry
 
-from sgkv.sglang import lifecycle, plugin
 from sgkv.sglang.hicache import SgkvHiCache
-from sgkv.sglang.launch import LAUNCH_ID
 from tests.sglang import pools as make
-from tests.sglang.conftest import Rig, after, chain, own_hooks, read, transfer, write
+from tests.sglang.conftest import Rig, after, chain, read, transfer, write
+from tests.sglang.engine import UPDATES, Engine
 from tests.sglang.pools import Pools, slots
 
 KEYS = chain(5)
-UPDATES = [
-    "update_weights_from_disk", "update_weights_from_distributed", "update_weights_from_tensor",
-    "update_weights_from_ipc",
-]  # fmt: skip
-SESSIONS = ["begin_weight_update", "end_weight_update"]
-
-
-class Engine:
-    """SGLang's scheduler as far as weights are concerned; `on_update` runs while they change."""
-
-    def __init__(self) -> None:
-        self.on_update: Callable[[], object] = lambda: None
-        self.success = True
-        self.idle = True
-
-    def hook(self, patch: pytest.MonkeyPatch) -> None:
-        """Put our bodies into SGLang's classes, then the plugin's hooks around them."""
-        for name in (*UPDATES, *SESSIONS):
-            patch.setattr(Updater, name, lambda _self, _request: self._update())
-        patch.setattr(Scheduler, "flush_cache", lambda _self, empty_cache=True: self.idle)
-        plugin.install()
-        HookRegistry.apply_hooks()
-
-    def _update(self) -> SimpleNamespace:
-        self.on_update()
-        return SimpleNamespace(success=self.success, message="")
-
-    def update(
-        self, name: str = "update_weights_from_tensor", *, flush_cache: bool = True, **fields: Any
-    ) -> None:
-        request = SimpleNamespace(flush_cache=flush_cache, weight_version=None, **fields)
-        getattr(Updater, name)(object.__new__(Updater), request)
-
-    def session(self, name: str) -> None:
-        getattr(Updater, name)(object.__new__(Updater), SimpleNamespace())
-
-    def flush(self) -> bool:
-        return Scheduler.flush_cache(object.__new__(Scheduler))
-
-
-@pytest.fixture(scope="module")
-def hooked_engine() -> Iterator[Engine]:
-    engine = Engine()
-    with own_hooks() as patch:
-        engine.hook(patch)
-        yield engine
-
-
-@pytest.fixture
-def engine(hooked_engine: Engine) -> Engine:
-    vars(hooked_engine).update(vars(Engine()))
-    return hooked_engine
 
 
 @pytest.fixture
@@ -240,59 +174,3 @@ def test_a_detached_backend_is_left_alone(engine: Engine, backend: SgkvHiCache) 
     backend.close()
     engine.update()
     assert found(backend) == 0
-
-
-@contextmanager
-def process(monkeypatch: pytest.MonkeyPatch, launch: str) -> Iterator[None]:
-    """Another scheduler process: of the same launch, or of another server or restart."""
-    with monkeypatch.context() as patch:
-        patch.setenv(LAUNCH_ID, launch)
-        patch.setattr(lifecycle, "_state", type(lifecycle._state)())
-        patch.setattr(lifecycle, "_backends", type(lifecycle._backends)())
-        yield
-
-
-def checkpoint(folder: Path, weights: bytes) -> str:
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(weights)
-    return str(folder)
-
-
-def after_update(rig: Rig, engine: Engine, kv: Pools, tp_rank: int = 0, **update: Any) -> SgkvHiCache:
-    """A rank of a model whose KV all ranks share, after one update."""
-    backend = rig.backend(kv, {"is_mla_model": True, "tp_rank": tp_rank, "tp_size": 2})
-    engine.update(**update)
-    return backend
-
-
-def test_ranks_of_one_launch_agree_after_an_update(
-    engine: Engine, disk_rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pushed weights are known to nobody else, but every rank got the same."""
-    kv = make.mla()
-    with process(monkeypatch, "one launch"):
-        assert all(write(after_update(disk_rig, engine, kv), kv, KEYS, range(5)))
-    with process(monkeypatch, "one launch"):
-        assert found(after_update(disk_rig, engine, kv, tp_rank=1)) == 5
-    with process(monkeypatch, "another launch"):
-        assert found(after_update(disk_rig, engine, kv)) == 0
-
-
-def test_launches_agree_on_weights_that_came_from_disk(
-    engine: Engine, disk_rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Their files name them, wherever they lie."""
-    kv = make.mla()
-    new = {name: checkpoint(tmp_path / name, content) for name, content in
-           {"a": b"new", "copy of a": b"new", "b": b"newer"}.items()}  # fmt: skip
-    disk = "update_weights_from_disk"
-    with process(monkeypatch, "first"):
-        assert all(
-            write(after_update(disk_rig, engine, kv, name=disk, model_path=new["a"]), kv, KEYS, range(5))
-        )
-    with process(monkeypatch, "second"):
-        assert found(after_update(disk_rig, engine, kv, name=disk, model_path=new["copy of a"])) == 5
-        assert found(after_update(disk_rig, engine, kv, name=disk, model_path=new["b"])) == 0
-        assert found(after_update(disk_rig, engine, kv, name=disk, model_path=str(tmp_path / "nothing"))) == 0
-        assert found(after_update(disk_rig, engine, kv, name=disk, model_path=new["a"])) == 5
