@@ -71,11 +71,15 @@ def _offer_flag() -> None:
 
 
 def _before_resolve(self: Any, *_args: Any, **_kwargs: Any) -> None:
-    if getattr(self, "_resolution_finished", False) or self.hicache_storage_backend != FLAG:
+    if getattr(self, "_resolution_finished", False):
+        return
+    # Never one that was inherited: an engine started before in this process, or in the one that started
+    # it, may have had other weights pushed into it.
+    os.environ[LAUNCH_ID] = uuid.uuid4().hex
+    if self.hicache_storage_backend != FLAG:
         return
     from sgkv.config import load, resolve  # only a server that uses sgkv pays for pydantic
 
-    os.environ.setdefault(LAUNCH_ID, uuid.uuid4().hex)
     extra, said = expand(self.hicache_storage_backend_extra_config)
     resolve(load(extra, origin="--hicache-storage-backend-extra-config").config)  # refuse now, not in a rank
     self.hicache_storage_backend = "dynamic"
