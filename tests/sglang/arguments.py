@@ -6,11 +6,14 @@ logging of the process it runs in.
 
 import json
 import logging
+import os
 import sys
 from typing import Any
 
 from sglang.srt.plugins import load_plugins
 from sglang.srt.server_args import ServerArgs, prepare_server_args
+
+from sgkv.sglang.launch import LAUNCH_ID
 
 
 class Said(logging.Handler):
@@ -33,7 +36,7 @@ def outcome(arguments: list[str] | dict[str, Any], said: Said) -> dict[str, Any]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user would see
         return {"error": str(error), "kind": type(error).__name__, "said": list(said.lines)}
     resolved = json.loads(json.dumps(args.resolved_dict(), default=str))
-    return {"resolved": resolved, "said": list(said.lines)}
+    return {"resolved": resolved, "said": list(said.lines), "launch": os.environ.get(LAUNCH_ID)}
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from sglang.srt.mem_cache.storage import StorageBackendFactory
 
 from sgkv.sglang.cpu import cpu_environment
 from sgkv.sglang.hicache import SgkvHiCache
+from sgkv.sglang.launch import LAUNCH_ID
 from sgkv.testing.models import write_model
 from tests.sglang import pools as make
 from tests.sglang.conftest import rank
@@ -89,7 +90,8 @@ def cases(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("flag")
-    environment = {**os.environ, **cpu_environment(), "HOME": str(folder), "SGLANG_PLUGINS": "sgkv"}
+    ours = {"HOME": str(folder), "SGLANG_PLUGINS": "sgkv", LAUNCH_ID: "inherited"}
+    environment = {**os.environ, **cpu_environment(), **ours}
     run = subprocess.run(
         [sys.executable, "-m", "tests.sglang.arguments"],
         input=json.dumps(cases(folder)), env=environment, cwd=REPOSITORY,
@@ -170,8 +172,19 @@ def test_an_extra_config_that_cannot_be_read_is_named(outcomes: dict[str, Any], 
 
 def test_other_launches_resolve_to_the_same_as_without_the_plugin(outcomes: dict[str, Any]) -> None:
     assert outcomes["others"].keys() == {"no storage", "sglang's own", "explicit"}
-    assert outcomes["others"] == outcomes["without_plugin"]
-    assert all("resolved" in outcome for outcome in outcomes["others"].values())
+    for name, outcome in outcomes["others"].items():
+        assert outcome["resolved"] == outcomes["without_plugin"][name]["resolved"]
+        assert not outcome["said"]
+
+
+def test_every_launch_is_another_one(outcomes: dict[str, Any]) -> None:
+    """Also in one process, and with an identifier inherited from a server that started this one.
+
+    Weights that are pushed into two servers are told apart by nothing else.
+    """
+    launches = [outcomes["flag"][name]["launch"] for name in ("alone", "page size 16", "keywords of Engine")]
+    launches.append(outcomes["others"]["explicit"]["launch"])
+    assert len({*launches, "inherited", None}) == 6
 
 
 def test_sglang_builds_the_class_from_what_the_flag_became(outcomes: dict[str, Any]) -> None:
