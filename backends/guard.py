@@ -20,7 +20,7 @@ from sgkv.backends.wrapper import Wrapper
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_CLOSE_SECONDS = 5.0
+_CLOSE_SECONDS = 2.0
 _EVIDENCE = 0.1
 """A caller that waits less than this share of our own deadline proves nothing when it gives up."""
 _FAILURES = frozenset({Status.TIMEOUT, Status.ERROR})
@@ -106,17 +106,18 @@ class Guarded(Wrapper):
         return replace(stats, counters=stats.counters | own)
 
     def close(self) -> None:
-        """Close `inner`, and wait for it and for calls under way within seconds."""
+        """Close `inner`; wait for it and for calls under way, two seconds in all."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         closer = WorkerPool(1, f"sgkv-{self.name}-close", backlog=0)
         closing = closer.submit(self.inner.close)
+        ends = time.monotonic() + _CLOSE_SECONDS
         if closing is not None and wait([closing], _CLOSE_SECONDS).done:
             self._note("close", closing.exception())
             closer.close(_CLOSE_SECONDS)
-        self._pool.close(_CLOSE_SECONDS)
+        self._pool.close(max(0.0, ends - time.monotonic()))
 
     def _put(self, items: Sequence[PutItem], deadline: Deadline) -> list[Status]:
         if self.inner.capabilities.abandonable:

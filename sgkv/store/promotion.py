@@ -60,6 +60,7 @@ class Promoter:
             self._changed.wait_for(lambda: not self._busy, timeout)
 
     def close(self, timeout: float) -> None:
+        """Forget what is queued; wait at most `timeout` seconds for what is under way."""
         with self._changed:
             self._closing = True
             self._queue.clear()

@@ -15,6 +15,10 @@ from sgkv.store.tier import Tier
 from sgkv.store.write_behind import WriteBehind
 
 
+_PROMOTION_TIMEOUT = 0.5
+"""Seconds: a promotion is only an optimisation, so closing hardly waits for one."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoreStats:
     """A snapshot; taking it does no I/O."""
@@ -98,10 +102,13 @@ class Store:
         )
 
     def close(self) -> None:
-        """Drain write-behind for at most `drain_timeout` seconds, then close every tier. Idempotent."""
+        """Drain write-behind for at most `drain_timeout` seconds, then close every tier. Idempotent.
+
+        A tier that hangs adds two seconds and no more.
+        """
         if self._write_behind is not None:
             self._write_behind.close(self._options.drain_timeout)
         if self._promoter is not None:
-            self._promoter.close(self._options.drain_timeout)
+            self._promoter.close(_PROMOTION_TIMEOUT)
         for tier in self.tiers:
             tier.backend.close()

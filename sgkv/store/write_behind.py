@@ -17,6 +17,8 @@ from sgkv.keys import chunk_keys, page_keys
 from sgkv.store.tier import Tier
 
 _BATCH_BYTES = 64 << 20
+_LAST_WORDS = 0.1
+"""Seconds for a writer that could not drain to notice that it is over."""
 
 
 @dataclass(slots=True)
@@ -145,8 +147,8 @@ class WriteBehind:
         for work in left:
             work.release()
         self._counters.add("write_behind_dropped_pages", sum(len(work.hashes) for work in left))
-        for thread in self._threads:
-            thread.join(drain_timeout if not drained else None)
+        for thread in self._threads:  # one that hangs in a tier ends with the deadline of that tier
+            thread.join(None if drained else _LAST_WORDS)
 
     def _admit(self, work: Work, place: Callable[[Work], None]) -> bool:
         with self._changed:

@@ -163,13 +163,13 @@ def test_write_behind_is_bounded_drops_and_counts(two_tier_rig):
 
 
 def test_close_is_bounded_with_a_hung_tier_and_leaks_no_lease(two_tier_rig):
-    trouble = Trouble(deadline=0.3)
+    trouble = Trouble(deadline=30.0)
     store = two_tier_rig.store(wrap=trouble.wrap, drain_timeout=0.5)
-    put(store.open(namespace(), layout()), chain(7), random_pages(7))
     trouble.now(Fault.HANG)
+    put(store.open(namespace(), layout()), chain(7), random_pages(7))
     started = time.monotonic()
     store.close()
-    assert time.monotonic() - started < 15.0
+    assert time.monotonic() - started < 8.0
     trouble.over()
 
 
