@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
 import threading
@@ -12,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, cast
 
-_GUARD = 'read -r _; kill -KILL -- "-$1"'
+_GUARD = 'read -r _; kill -s KILL -- "-$1"'
 """Blocks on a pipe that only the owner holds open: its end is the owner's end, even by SIGKILL."""
 
 
@@ -74,9 +75,27 @@ class ProcessTree:
         why = "ended" if line else f"has not printed it after {timeout:.0f} s"
         raise RuntimeError(f"waiting for {pattern!r}: the process {why}\n{self.tail()}")
 
+    def members(self) -> list[int]:
+        """Ids of the processes of the group that exist now."""
+        return [int(process.name) for process in _members(self.pid)]
+
     def cpu_seconds(self) -> float:
-        """Processor time that the living processes of the tree have used."""
-        return cpu_seconds_of(self.pid)
+        """User and system time of the living processes, to a hundredth of a second."""
+        ticks = 0
+        for process in _members(self.pid):
+            with suppress(OSError):  # it may end while we look
+                after_name = (process / "stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, after_name[11:13]))  # utime and stime in proc(5)
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def shared_memory(self, prefix: str) -> set[Path]:
+        """Files below /dev/shm called `prefix`... that processes of the group have mapped now."""
+        found = set()
+        for process in _members(self.pid):
+            with suppress(OSError):
+                maps = (process / "maps").read_text()
+                found |= set(re.findall(rf"/dev/shm/{re.escape(prefix)}\S*", maps))  # noqa: S108
+        return set(map(Path, found))
 
     def tail(self, lines: int = 40, width: int = 400) -> str:
         """The last output, long lines cut."""
@@ -95,7 +114,7 @@ class ProcessTree:
         with suppress(ProcessLookupError):
             if self.alive:
                 os.killpg(self.pid, signal.SIGKILL)
-        if not self._wait_for_end(30.0):
+        if not self._wait_for_end(30.0) or not all(_exits(pid, 30.0) for pid in self.members()):
             raise RuntimeError(f"processes of group {self.pid} survive SIGKILL\n{self.tail()}")
         self._leader.wait()
         self._guard.kill()
@@ -120,24 +139,16 @@ class ProcessTree:
                 self._changed.notify_all()
 
 
-def shared_memory_of(group: int, prefix: str) -> set[Path]:
-    """Files below /dev/shm called `prefix`... that processes of the group have mapped now."""
-    found = set()
-    for process in _members(group):
-        with suppress(OSError):  # it may end while we look
-            maps = (process / "maps").read_text()
-            found |= set(re.findall(rf"/dev/shm/{re.escape(prefix)}\S*", maps))  # noqa: S108
-    return set(map(Path, found))
-
-
-def cpu_seconds_of(group: int) -> float:
-    """User and system time of the group's living processes, to a hundredth of a second."""
-    ticks = 0
-    for process in _members(group):
-        with suppress(OSError):
-            after_name = (process / "stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, after_name[11:13]))  # utime and stime in proc(5)
-    return ticks / os.sysconf("SC_CLK_TCK")
+def _exits(pid: int, timeout: float) -> bool:
+    """Wait for a process that need not be a child: its files close a moment before it is gone."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], timeout)[0])
+    finally:
+        os.close(handle)
 
 
 def _members(group: int) -> Iterator[Path]:

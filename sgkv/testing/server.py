@@ -15,7 +15,7 @@ from typing import Self
 
 from sgkv.sglang.cpu import cpu_environment
 from sgkv.testing.client import ADMIN_KEY, SglangClient
-from sgkv.testing.process import ProcessTree, shared_memory_of
+from sgkv.testing.process import ProcessTree
 
 HOST = "127.0.0.1"
 ENTRIES: Mapping[str, Sequence[str]] = {
@@ -116,7 +116,7 @@ class SglangServer(SglangClient):
     def _end(self, how: Callable[[ProcessTree], None]) -> None:
         """End the processes and remove the files that SGLang leaves behind when it is killed."""
         if self._tree:
-            shared = shared_memory_of(self._tree.pid, "sglang_loads_")
+            shared = self._tree.shared_memory("sglang_loads_")
             how(self._tree)
             for path in shared:
                 path.unlink(missing_ok=True)
