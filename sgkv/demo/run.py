@@ -33,7 +33,8 @@ def run_demo(
     if importlib.util.find_spec("sglang") is None:
         console.print("SGLang is not installed in this environment: `make setup` builds one that has it")
         return 1
-    folder.mkdir(parents=True, exist_ok=True)
+    for needed in (folder, *([json_path.parent] if json_path else [])):
+        needed.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix="demo-", dir=folder.absolute()) as scratch:
             runs, baseline = _measure(folder.absolute(), Path(scratch), baseline_prompts, console)
