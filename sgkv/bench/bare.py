@@ -74,7 +74,7 @@ class Bench:
         """Cases ``put_SIZE`` and ``get_SIZE``."""
         for name, size in SIZES.items():
             count = effort.of(min(MOST, TOTAL // size), least=2)
-            contest = self._contest(Payload(_blobs(size, count)), effort.rounds)
+            contest = self._contest(Payload(_blobs(size, count)), effort.times(2))
             for operation in ("put", "get"):
                 ours = contest.series(OURS, operation)
                 speed = contest.payload.size / ours.wall / 1e9

@@ -47,7 +47,7 @@ class Record:
 
     @property
     def bar(self) -> str | None:
-        return " and ".join(map(str, self.bars)) or None
+        return ", ".join(map(str, self.bars)) or None
 
     @property
     def ok(self) -> bool | None:

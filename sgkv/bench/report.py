@@ -22,7 +22,7 @@ def show(console: Console, suite: str, records: Sequence[Record]) -> None:
     for heading in ("value", "÷ raw", "cpu ÷ raw", "÷ peer"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("bar")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for record in records:
         ratios = (record.ratio_to_raw, record.cpu_ratio_to_raw, record.ratio_to_peer)
         value = f"{_figure(record.value)} {record.unit}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,8 @@ from sgkv.bench.scratch import Scratch
 from sgkv.bench.suites import SUITES, measure
 from sgkv.config.sources import FILE_VARIABLE
 
+_WIDTH = 120
+"""Columns where no terminal says how many there are."""
 _USAGE = 2
 """Exit code for a suite that does not exist."""
 
@@ -28,7 +32,7 @@ def run(suites: Sequence[str], json_path: Path | None, *, effort: Effort | None 
     Returns the exit code: 0, or 1 where a bar is missed or a suite could not be measured (which is
     said on the terminal), or 2 for an unknown suite. Settings of the user's own store do not count.
     """
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     unknown = [suite for suite in suites if suite not in SUITES]
     if unknown:
         console.print(f"There is no suite {', '.join(unknown)}. Choose from: {' '.join(SUITES)}")
@@ -61,13 +65,15 @@ def _measured(console: Console, suite: str, records: list[Record], effort: Effor
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Hide the user's settings from the stores measured here, and their log from the tables."""
+    """Hide the user's settings from the stores measured here, and logs and warnings from the tables."""
     mine = {name: os.environ.pop(name) for name in list(os.environ) if _is_setting(name)}
     logger = logging.getLogger("sgkv")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logger.setLevel(level)
         os.environ.update(mine)

@@ -47,7 +47,7 @@ def test_what_was_not_measured_is_not_judged() -> None:
 
 def test_bars_read_as_one_short_text() -> None:
     bars = Bar("ratio_to_raw", ">=", 0.9, "of memcpy"), Bar("value", "<=", 10, "µs")
-    assert record(*bars).bar == ">= 0.9 of memcpy and <= 10 µs"
+    assert record(*bars).bar == ">= 0.9 of memcpy, <= 10 µs"
 
 
 def test_json_has_every_field_and_null_where_it_does_not_apply() -> None:

@@ -82,11 +82,12 @@ def storage_config(extra: dict[str, object]) -> Any:
 
 
 def _configuration(tier: Mapping[str, object]) -> dict[str, object]:
-    deadlines = {"get": _PATIENCE, "put": _PATIENCE}
+    deadlines = {"contains": _PATIENCE, "get": _PATIENCE, "put": _PATIENCE}
+    calls = {"exists_deadline": _PATIENCE, "get_deadline": _PATIENCE, "set_deadline": _PATIENCE}
     return {
         "model": {"weights": "bench"},
         "tiers": [{**tier, "deadlines": deadlines}],
-        "engine": {"get_deadline": _PATIENCE, "set_deadline": _PATIENCE},
+        "engine": calls,
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from importlib.util import find_spec
 
 from sgkv.bench.effort import BenchError
@@ -21,8 +20,6 @@ def require_sglang() -> None:
         os.environ.update({k: v for k, v in cpu_environment().items() if k.startswith("SGLANG_")})
         install_stand_ins()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what SGLang lacks without a GPU is not what is measured
-            from sglang.srt.mem_cache import hicache_storage, utils  # noqa: F401
+        from sglang.srt.mem_cache import hicache_storage, utils  # noqa: F401
     except ImportError as error:
         raise BenchError(f"SGLang is installed but cannot be imported: {error}") from error

@@ -36,11 +36,11 @@ _BARS = {
     "set_cpu": (Bar("ratio_to_raw", ">=", 0.9, "of memcpy"),),
     "get_cpu": (Bar("ratio_to_raw", ">=", 0.9, "of memcpy"),),
     "set_disk": (
-        Bar("cpu_ratio_to_raw", "<=", 1.3, "of pwritev's CPU"),
+        Bar("cpu_ratio_to_raw", "<=", 1.3, "CPU of pwritev"),
         Bar("ratio_to_peer", ">=", 3, "of the file backend"),
     ),
     "get_disk": (
-        Bar("cpu_ratio_to_raw", "<=", 1.4, "of preadv's CPU"),
+        Bar("cpu_ratio_to_raw", "<=", 1.4, "CPU of preadv"),
         Bar("ratio_to_peer", ">=", 3, "of the file backend"),
     ),
 }
