@@ -90,11 +90,14 @@ class BlobRead:
             self.outcomes = [refusal] * len(self.positions)
             return False
         self.outcomes = [
-            self._check_page(header, position, expected, page)
-            for position, expected, page in zip(
-                self.positions, packed_each(self.hashes), self.pages, strict=True
-            )
+            self._check_page(header, position, bytes.fromhex(expected), page)
+            for position, expected, page in zip(self.positions, self.hashes, self.pages, strict=True)
         ]
+        if not header.shaped_like(self.identity.layout):
+            self.outcomes = [
+                outcome or self._convert(header, page)
+                for outcome, page in zip(self.outcomes, self.pages, strict=True)
+            ]
         return not any(self.outcomes)
 
     def _read_header(self) -> tuple[MissReason | None, Header | None]:
@@ -104,7 +107,8 @@ class BlobRead:
             return MissReason.CORRUPT, None
         if header.namespace != self.identity.namespace or header.pages != self.total_pages:
             return MissReason.FOREIGN, None
-        if header.codecs or not header.layout.converts_to(self.identity.layout):
+        layout = self.identity.layout
+        if header.codecs or not (header.shaped_like(layout) or header.layout.converts_to(layout)):
             return MissReason.LAYOUT, None
         if header.expired(time.time()):
             return MissReason.EXPIRED, None
@@ -113,11 +117,7 @@ class BlobRead:
     def _check_page(self, header: Header, position: int, expected: bytes, page: Page) -> MissReason | None:
         if header.hash_of(position) != expected:
             return MissReason.FOREIGN
-        if header.checksum_of(position) != checksum(page):
-            return MissReason.CORRUPT
-        if header.order != self.identity.layout.order.value:
-            return self._convert(header, page)
-        return None
+        return None if header.checksum_of(position) == checksum(page) else MissReason.CORRUPT
 
     def _convert(self, header: Header, page: Page) -> MissReason | None:
         if self.deadline is None:
@@ -127,8 +127,3 @@ class BlobRead:
             if admitted:
                 convert_in_place(page, header.layout, self.identity.layout)
         return None if admitted else MissReason.TIMEOUT
-
-
-def packed_each(hashes: Sequence[str]) -> list[bytes]:
-    """Each hash as its 32 raw bytes."""
-    return [bytes.fromhex(page_hash) for page_hash in hashes]

@@ -58,6 +58,15 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     def pages(self) -> int:
         return len(self.hashes) // HASH_BYTES
 
+    def shaped_like(self, layout: PageLayout) -> bool:
+        """Whether its pages are exactly `layout`, byte order included; cheaper than comparing layouts."""
+        return (
+            self.order == layout.order.value
+            and self.rows == layout.rows
+            and self.dtype == layout.dtype
+            and (self.tokens, self.layers, self.heads) == (layout.tokens, layout.layers, layout.heads)
+        )
+
     @property
     def layout(self) -> PageLayout:
         return PageLayout(Order(self.order), self.dtype, self.tokens, self.layers, self.heads, self.rows)
@@ -71,6 +80,8 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     def expired(self, now: float) -> bool:
         return bool(self.expires_at) and now >= self.expires_at
 
+
+_ORDERS = frozenset(order.value for order in Order)
 
 _encode_meta = msgspec.msgpack.Encoder().encode
 _decode_meta = msgspec.msgpack.Decoder(Header).decode
@@ -128,9 +139,11 @@ def decode_header(raw: memoryview) -> Header:
         raise HeaderError("the header's checksum does not match")
     try:
         header = _decode_meta(raw[_META : _META + meta_size])
-        header.layout  # noqa: B018 - raises ValueError for dimensions no page can have
     except (msgspec.MsgspecError, ValueError) as error:
         raise HeaderError(f"header fields: {error}") from error
+    sizes = (header.tokens, header.layers, header.heads, *header.rows)
+    if header.order not in _ORDERS or min(sizes) < 1 or not header.rows:
+        raise HeaderError("header fields describe no page")
     if len(header.hashes) % HASH_BYTES or len(header.checksums) != header.pages * CHECKSUM_BYTES:
         raise HeaderError("hashes and checksums do not come in pairs")
     if not header.pages or header_size(header.pages) != size:

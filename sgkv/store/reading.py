@@ -11,7 +11,7 @@ from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import BlobIdentity, BlobRead, Page
 from sgkv.keys import chunk_keys, page_keys
 from sgkv.reasons import MissReason, reason_of
-from sgkv.store.memo import ChunkMemo, Spot
+from sgkv.store.memo import ChunkMemo
 from sgkv.store.span import Span
 from sgkv.store.tier import Tier
 
@@ -73,16 +73,13 @@ class Reading:
                 self.reasons[page] = reason_of(down)
 
     def _chunk_reads(self, wanted: Sequence[int]) -> tuple[list[BlobRead], list[list[int]]]:
-        spots = self._spots(wanted)
-        groups: dict[str, list[int]] = {}
-        for page, spot in spots.items():
-            groups.setdefault(spot.last_hash, []).append(page)
+        groups = self._by_chunk(wanted)
         keys = chunk_keys(self.identity.namespace, list(groups))
         reads = [
-            self._blob_read(key, self.pages_per_chunk, [spots[page].position for page in pages], pages)
-            for key, pages in zip(keys, groups.values(), strict=True)
+            self._blob_read(key, self.pages_per_chunk, positions, pages)
+            for key, (pages, positions) in zip(keys, groups.values(), strict=True)
         ]
-        return reads, list(groups.values())
+        return reads, [pages for pages, _ in groups.values()]
 
     def _page_reads(self, wanted: Sequence[int]) -> list[BlobRead]:
         keys = page_keys(self.identity.namespace, [self.span.hashes[page] for page in wanted])
@@ -93,15 +90,23 @@ class Reading:
         pages = [self.pages[page] for page in wanted]
         return BlobRead(key, self.identity, total, positions, hashes, pages)
 
-    def _spots(self, wanted: Sequence[int]) -> dict[int, Spot]:
-        """Where each wanted page lies in its chunk, as far as span or memo can tell."""
-        spots = {
-            page: Spot(chunk.last_hash, chunk.skipped + page - chunk.first)
-            for chunk in self.span.chunks(self.pages_per_chunk)
-            for page in range(chunk.first, chunk.stop)
-        }
-        found = ((page, self.memo.find(self.span.hashes[page]) or spots.get(page)) for page in wanted)
-        return {page: spot for page, spot in found if spot}
+    def _by_chunk(self, wanted: Sequence[int]) -> dict[str, tuple[list[int], list[int]]]:
+        """Wanted pages and their positions by the chunk they lie in, as far as span or memo can tell."""
+        groups: dict[str, tuple[list[int], list[int]]] = {}
+        left = set(wanted)
+        for chunk in self.span.chunks(self.pages_per_chunk) if self.span.before is not None else ():
+            pages = [page for page in range(chunk.first, chunk.stop) if page in left]
+            if pages:
+                shift = chunk.skipped - chunk.first
+                groups[chunk.last_hash] = pages, [page + shift for page in pages]
+                left.difference_update(pages)
+        for page in sorted(left):  # the chunk ends beyond the span, or the position is unknown
+            spot = self.memo.find(self.span.hashes[page])
+            if spot is not None:
+                pages, positions = groups.setdefault(spot.last_hash, ([], []))
+                pages.append(page)
+                positions.append(spot.position)
+        return groups
 
     def _run(self, tier: Tier, reads: Sequence[BlobRead], located: Iterable[Sequence[int]]) -> Status | None:
         """Read blobs and settle their pages; why the tier should not be asked again now, if so."""
@@ -129,7 +134,7 @@ class Reading:
     def _settle(self, read: BlobRead, status: Status, pages: Sequence[int]) -> None:
         outcomes = read.outcomes if status in _CHECKED else [reason_of(status)] * len(pages)
         for page, outcome in zip(pages, outcomes, strict=True):
-            if outcome is None or outcome is not MissReason.ABSENT:
+            if outcome is not MissReason.ABSENT:
                 self.reasons[page] = outcome
 
 

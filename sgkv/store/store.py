@@ -14,7 +14,6 @@ from sgkv.store.session import Machinery, Session
 from sgkv.store.tier import Tier
 from sgkv.store.write_behind import WriteBehind
 
-
 _PROMOTION_TIMEOUT = 0.5
 """Seconds: a promotion is only an optimisation, so closing hardly waits for one."""
 
