@@ -78,6 +78,10 @@ class GetItem:
     check: Callable[[], bool] | None = None
     """Called in the backend's I/O thread as soon as every part is filled, while the bytes are
     hot in cache. `False` (or an exception) turns the item into `Status.CORRUPT`."""
+    progress: Callable[[int], None] | None = None
+    """A backend that fills a large item in pieces may say so: called in the I/O thread with how many
+    leading parts are filled by now, while the last of them are hot. 0 when it starts, or starts over.
+    A backend may also call it never; it does not raise."""
 
 
 class BlobInfo(NamedTuple):

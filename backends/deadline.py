@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 
 class Deadline:
@@ -38,20 +38,9 @@ class Deadline:
         """Expired or cancelled: work that has not begun should not begin."""
         return self._cancelled or self.expired
 
-    @contextmanager
-    def landing(self) -> Iterator[bool]:
+    def landing(self) -> AbstractContextManager[bool]:
         """Enter before writing into the caller's buffers; yields False when it is too late."""
-        with self._changed:
-            admitted = not self._cancelled
-            self._landing += admitted
-        try:
-            yield admitted
-        finally:
-            if admitted:
-                with self._changed:
-                    self._landing -= 1
-                    if self._cancelled and not self._landing:
-                        self._changed.notify_all()
+        return _Landing(self)
 
     def cancel(self) -> None:
         """Refuse new landings and wait for those under way. Idempotent."""
@@ -59,12 +48,46 @@ class Deadline:
             self._cancelled = True
             self._changed.wait_for(lambda: not self._landing)
 
+    def _begin(self) -> bool:
+        with self._changed:
+            admitted = not self._cancelled
+            self._landing += admitted
+        return admitted
 
-@contextmanager
-def landing(deadline: Deadline | None) -> Iterator[bool]:
+    def _end(self) -> None:
+        with self._changed:
+            self._landing -= 1
+            if self._cancelled and not self._landing:
+                self._changed.notify_all()
+
+
+class _Landing:
+    """A class and not a generator: it is entered for every blob, and this is half the price."""
+
+    __slots__ = ("_admitted", "_deadline")
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._admitted = False
+
+    def __enter__(self) -> bool:
+        self._admitted = self._deadline._begin()  # noqa: SLF001 - two halves of one thing
+        return self._admitted
+
+    def __exit__(self, *exception: object) -> None:
+        if self._admitted:
+            self._deadline._end()  # noqa: SLF001
+
+
+class _TimelyLanding(_Landing):
+    """Refused once the deadline has expired, too."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> bool:
+        return super().__enter__() and not self._deadline.expired
+
+
+def landing(deadline: Deadline | None) -> AbstractContextManager[bool]:
     """`deadline.landing()`, refused once it has expired too; always admitted without a deadline."""
-    if deadline is None:
-        yield True
-        return
-    with deadline.landing() as admitted:
-        yield admitted and not deadline.expired
+    return nullcontext(True) if deadline is None else _TimelyLanding(deadline)

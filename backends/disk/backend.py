@@ -73,6 +73,8 @@ class DiskBackend(Backend):
         cpus = os.cpu_count() or 1
         threads = io_threads or min(4, cpus)
         self._copy_threads = 1 if cpus <= 2 else min(threads, max(2, cpus // 4))
+        # Without fsync a write is a copy into the page cache, too: more threads only contend there.
+        self._write_threads = self._copy_threads if fsync == "none" else threads
         self._gate = Gate()
         self._layout = Layout(os.fspath(path))
         self._index = DiskIndex(capacity, make_policy(eviction))
@@ -105,7 +107,7 @@ class DiskBackend(Backend):
             if not admitted:
                 return [Status.CLOSED] * len(items)
             self._scanner.refresh_soon()
-            self._each(len(items), write, self._io.threads, deadline)
+            self._each(len(items), write, self._write_threads, deadline)
             return list(statuses)
 
     def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:

@@ -6,10 +6,10 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
-from sgkv.backends.base import GetItem, Part, Status
+from sgkv.backends.base import GetItem, Status
 from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.disk import transfer
 from sgkv.backends.disk.faults import FaultLog
@@ -18,7 +18,7 @@ from sgkv.backends.hooks import checked
 
 _MARK_SECONDS = 60.0
 
-_Fill = Callable[[int, Sequence[Part], Deadline | None], Status | None]
+_Fill = Callable[[int, GetItem, Deadline | None], Status | None]
 
 
 class UseMarks:
@@ -60,13 +60,13 @@ class Reader:
         """Until the file system says that it cannot tell."""
 
     def resident(self, item: GetItem, path: str, deadline: Deadline | None) -> Status | None:
-        """Fill the item's parts if that takes no waiting for a device; None where it would."""
+        """Fill and check the item if that takes no waiting for a device; None where it would."""
         if not self.knows_residency:
             return None
         return self._open(item, path, deadline, self._fill_resident)
 
     def get(self, item: GetItem, path: str, deadline: Deadline | None) -> Status:
-        """Fill the item's parts from the file `path`. Runs in an I/O thread."""
+        """Fill and check the item from the file `path`. Runs in an I/O thread."""
         return self._open(item, path, deadline, _fill) or Status.ERROR
 
     def _open(self, item: GetItem, path: str, deadline: Deadline | None, fill: _Fill) -> Status | None:
@@ -80,28 +80,29 @@ class Reader:
         except OSError as error:
             return self._failed(error)
         try:
-            return self._read(fd, item, deadline, fill)
+            status = fill(fd, item, deadline)
+            if status is Status.OK:
+                self._note_use(fd, item.key)
         except OSError as error:
             return self._failed(error)
         finally:
             os.close(fd)
-
-    def _read(self, fd: int, item: GetItem, deadline: Deadline | None, fill: _Fill) -> Status | None:
-        status = fill(fd, item.parts, deadline)
-        if status is Status.OK:
-            status = _verdict(item, deadline)
-        if status is Status.OK:
-            self._note_use(fd, item.key)
         return status
 
-    def _fill_resident(self, fd: int, parts: Sequence[Part], deadline: Deadline | None) -> Status | None:
-        try:
-            return transfer.read_resident(fd, parts, deadline)
-        except OSError as error:
-            if error.errno != errno.EOPNOTSUPP:
-                raise
-            self.knows_residency = False
-            return None
+    def _fill_resident(self, fd: int, item: GetItem, deadline: Deadline | None) -> Status | None:
+        """All of it inside one landing: nothing here waits for a device."""
+        with landing(deadline) as admitted:
+            if not admitted:
+                return Status.TIMEOUT
+            _start(item)
+            try:
+                status = transfer.read_resident(fd, item)
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
+                self.knows_residency = False
+                return None
+            return _verdict(item) if status is Status.OK else status
 
     def _failed(self, error: OSError) -> Status:
         self._faults.note("get", error)
@@ -115,15 +116,23 @@ class Reader:
                 os.utime(fd)
 
 
-def _fill(fd: int, parts: Sequence[Part], deadline: Deadline | None) -> Status:
+def _fill(fd: int, item: GetItem, deadline: Deadline | None) -> Status:
+    _start(item)
     if deadline is None:
-        return transfer.read_waiting(fd, parts)
-    return transfer.read_landing(fd, parts, deadline)
-
-
-def _verdict(item: GetItem, deadline: Deadline | None) -> Status:
-    """Run the item's own check, which reads the caller's buffers, while that is allowed."""
+        status = transfer.read_waiting(fd, item.parts)
+    else:
+        status = transfer.read_landing(fd, item.parts, deadline)
+    if status is not Status.OK:
+        return status
     with landing(deadline) as admitted:
-        if not admitted:
-            return Status.TIMEOUT
-        return Status.OK if checked(item) else Status.CORRUPT
+        return _verdict(item) if admitted else Status.TIMEOUT
+
+
+def _start(item: GetItem) -> None:
+    if item.progress is not None:
+        item.progress(0)
+
+
+def _verdict(item: GetItem) -> Status:
+    """Run the item's own check, which reads the caller's buffers: inside a landing."""
+    return Status.OK if checked(item) else Status.CORRUPT

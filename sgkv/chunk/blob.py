@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from xxhash import xxh3_128
+
 from sgkv.backends.base import Buffer, GetItem, Part, PutItem
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.convert import convert_in_place
@@ -66,6 +68,11 @@ class BlobRead:
     header: Buffer = field(init=False)
     deadline: Deadline | None = field(init=False, default=None)
     outcomes: list[MissReason | None] = field(init=False)
+    _runs: list[tuple[int, Buffer]] = field(init=False, default_factory=list)
+    """(which wanted page, buffer) for every part after the header."""
+    _digests: list[xxh3_128] = field(init=False, default_factory=list)
+    _digested: int = field(init=False, default=0)
+    """How many of `_runs` are in the digests."""
 
     def __post_init__(self) -> None:
         self.header = memoryview(bytearray(header_size(self.total_pages)))
@@ -75,13 +82,24 @@ class BlobRead:
         """What to ask the backend for, with the deadline that the call will have."""
         self.deadline = deadline
         parts = [Part(0, self.header)]
+        self._runs = []
         page_bytes, start = self.identity.layout.page_bytes, len(self.header)
-        for position, page in zip(self.positions, self.pages, strict=True):
+        for index, (position, page) in enumerate(zip(self.positions, self.pages, strict=True)):
             offset = start + position * page_bytes
             for buffer in page:
                 parts.append(Part(offset, buffer))
+                self._runs.append((index, buffer))
                 offset += len(buffer)
-        return GetItem(self.key, parts, self.check)
+        return GetItem(self.key, parts, self.check, self.progress)
+
+    def progress(self, filled: int) -> None:
+        """Take the parts that have been filled into the pages' checksums, while they are hot."""
+        if not filled:
+            self._digests = [xxh3_128() for _ in self.pages]
+            self._digested = 0
+        for index, buffer in self._runs[self._digested : max(0, filled - 1)]:
+            self._digests[index].update(buffer)
+        self._digested = max(self._digested, filled - 1)
 
     def check(self) -> bool:
         """Verify header and pages, and convert pages of another byte order; False if any is bad."""
@@ -89,10 +107,14 @@ class BlobRead:
         if header is None:
             self.outcomes = [refusal] * len(self.positions)
             return False
+        if not self._digests:
+            self.progress(0)
+        self.progress(1 + len(self._runs))
         self.outcomes = [
-            self._check_page(header, position, bytes.fromhex(expected), page)
-            for position, expected, page in zip(self.positions, self.hashes, self.pages, strict=True)
+            self._check_page(header, position, bytes.fromhex(expected), digest.digest())
+            for position, expected, digest in zip(self.positions, self.hashes, self._digests, strict=True)
         ]
+        self._digests = []
         if not header.shaped_like(self.identity.layout):
             self.outcomes = [
                 outcome or self._convert(header, page)
@@ -114,10 +136,10 @@ class BlobRead:
             return MissReason.EXPIRED, None
         return None, header
 
-    def _check_page(self, header: Header, position: int, expected: bytes, page: Page) -> MissReason | None:
+    def _check_page(self, header: Header, position: int, expected: bytes, digest: bytes) -> MissReason | None:
         if header.hash_of(position) != expected:
             return MissReason.FOREIGN
-        return None if header.checksum_of(position) == checksum(page) else MissReason.CORRUPT
+        return None if header.checksum_of(position) == digest else MissReason.CORRUPT
 
     def _convert(self, header: Header, page: Page) -> MissReason | None:
         if self.deadline is None:

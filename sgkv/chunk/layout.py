@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 
@@ -31,7 +32,7 @@ AXES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PageLayout:
     """One page of one pool on one rank, as its owner lays it out in memory."""
 
@@ -49,11 +50,11 @@ class PageLayout:
         if min((self.tokens, self.layers, self.heads, *self.rows), default=0) < 1 or not self.rows:
             raise ValueError(f"a page layout has positive dimensions and at least one plane: {self}")
 
-    @property
+    @cached_property
     def plane_bytes(self) -> tuple[int, ...]:
         return tuple(self.tokens * self.layers * self.heads * row for row in self.rows)
 
-    @property
+    @cached_property
     def page_bytes(self) -> int:
         return sum(self.plane_bytes)
 
