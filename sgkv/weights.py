@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,14 +21,20 @@ FULL_READ_BYTES = 1 << 30
 """`auto` reads every byte of checkpoints up to this size (well under a second from page cache)."""
 _STRIDE, _SAMPLE = 1 << 20, 4096
 _WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
-_HUB_BLOB = re.compile(r"[0-9a-f]{64}")
+_HUB_BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+"""Names of files in a hub cache: hashes of their content."""
+_CONFIGS = (
+    "config.json", "params.json", "hf_quant_config.json", "quantize_config.json", "quant_config.json",
+    "adapter_config.json",
+)  # fmt: skip
+"""Files that say how weights are used: Hugging Face's and Mistral's form, quantizers', adapters'."""
 _VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "_commit_hash")
 
 
 def fingerprint(model: Path, *, read_all: bool = False) -> str | None:
     """Hex digest of a checkpoint folder or file, or None where there is nothing to read.
 
-    Files in a hub cache are named by their SHA-256 and need no reading. Otherwise a checkpoint of up
+    Files in a hub cache are named by their hash and need no reading. Otherwise a checkpoint of up
     to `FULL_READ_BYTES` is read whole, and a larger one is sampled: 4 KiB of every MiB, with sizes
     and both ends. Sampling can miss an edit of a few rows; `read_all` (config: `model.weights: full`)
     or an operator's own revision string does not. Blocking I/O; call once at start.
@@ -43,15 +50,48 @@ def fingerprint(model: Path, *, read_all: bool = False) -> str | None:
 
 
 def architecture(model: Path) -> str:
-    """Hex digest of the model's config: every fact in it that can change K or V."""
-    config = model / "config.json" if model.is_dir() else model.with_name("config.json")
+    """Hex digest of the model's configuration and own code: every fact in it that can change K or V.
+
+    ``unknown`` where there is none, or none that can be read.
+    """
     try:
-        facts = json.loads(config.read_text())
-    except (OSError, ValueError):
+        found = {file.name: _facts(file) for file in _config_files(model)}
+    except OSError:
         return "unknown"
-    for key in _VOLATILE:
-        facts.pop(key, None)
-    return sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return sha256(json.dumps(found, sort_keys=True).encode()).hexdigest() if found else "unknown"
+
+
+def changed_since(model: Path, moment: float) -> bool:
+    """Whether a checkpoint was written, replaced or moved into place after `moment` (Unix seconds).
+
+    What a process that has run since then holds in memory may then be older weights than the files.
+    Files of a hub cache never change.
+    """
+    files = [file for file in (*_weight_files(model), *_config_files(model)) if not _hub_name(file)]
+    links = [path for path in (model.absolute(), *model.absolute().parents) if path.is_symlink()]
+    return _moved_since(model, moment) or any(path.lstat().st_ctime > moment for path in (*files, *links))
+
+
+def _moved_since(model: Path, moment: float) -> bool:
+    """A folder's own time counts only where its content's does not: it merely got another file in it."""
+    place = model.stat()
+    return model.is_dir() and place.st_mtime <= moment < place.st_ctime
+
+
+def _config_files(model: Path) -> list[Path]:
+    folder = model if model.is_dir() else model.parent
+    named = (folder / name for name in _CONFIGS)
+    return [*(file for file in named if file.is_file()), *sorted(folder.glob("*.py"))]
+
+
+def _facts(file: Path) -> str:
+    content = file.read_bytes()
+    with suppress(ValueError):
+        facts = json.loads(content)
+        for key in _VOLATILE:
+            facts.pop(key, None)
+        content = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
+    return sha256(content).hexdigest()
 
 
 def _weight_files(model: Path) -> list[Path]:
@@ -63,14 +103,19 @@ def _weight_files(model: Path) -> list[Path]:
 
 
 def _content(file: Path, whole: bool) -> str:
-    hub_name = file.resolve().name
-    if _HUB_BLOB.fullmatch(hub_name):
+    if hub_name := _hub_name(file):
         return hub_name
     digest = xxh3_128()
     with file.open("rb", buffering=0) as stream:
         for offset, size in _pieces(os.fstat(stream.fileno()).st_size, whole):
             digest.update(os.pread(stream.fileno(), size, offset))
     return digest.hexdigest()
+
+
+def _hub_name(file: Path) -> str:
+    """The hash that names a file of a hub cache; empty for any other file."""
+    name = file.resolve().name
+    return name if _HUB_BLOB.fullmatch(name) else ""
 
 
 def _pieces(size: int, whole: bool) -> Iterator[tuple[int, int]]:
