@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,30 @@ import sglang
 import torch
 
 logger = logging.getLogger("sgkv")
+
+_ELSEWHERE = ("dummy", "remote_instance", "private")
+"""Load formats that take the weights from no file we know of."""
+_LOADING = (
+    "quantization", "modelopt_quant", "quantize_and_serve", "modelopt_checkpoint_restore_path",
+    "rl_quant_profile", "decrypted_config_file", "decrypted_draft_config_file",
+)  # fmt: skip
+_DRAFT_LOADING = ("speculative_draft_model_quantization", "uno_lora_path")
+_KERNELS = {
+    "kernel": (
+        "attention_backend", "prefill_attention_backend", "decode_attention_backend",
+        "prefill_kv_cache_dequant_dtype", "fp8_gemm_runner_backend", "fp4_gemm_runner_backend",
+        "bf16_gemm_backend", "dsa_prefill_backend", "dsa_decode_backend",
+    ),
+    "mamba": (
+        "mamba_backend", "mamba_ssm_dtype", "enable_mamba_cache_stochastic_rounding",
+        "linear_attn_backend", "linear_attn_prefill_backend", "linear_attn_decode_backend",
+    ),
+    "moe": ("moe_runner_backend",),
+    "comm": ("enable_quant_communications",),
+    "features": ("enable_tf32_matmul",),
+    "deterministic": ("enable_deterministic_inference", "rl_on_policy_target"),
+}  # fmt: skip
+"""Settings that choose among kernels which round differently, by group of `get_exec()`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +48,12 @@ class EngineFacts:
     """Local folder or file of the weights; None where there is none to read."""
     draft_model: Path | None
     has_draft: bool
-    revision: str
-    quantization: str
-    random_weights: bool
-    """The weights were made up at start (`--load-format dummy`): nothing can be shared."""
+    adapters: tuple[Path | None, ...]
+    """Of ``--lora-paths``: SGLang knows these by name and path, whatever lies there."""
+    loading: str
+    """What is made of the files while they are loaded."""
+    weights_elsewhere: bool
+    """The weights are those of no file: made up at start, or taken over from another process."""
     model_overrides: str
     kv_cache_dtype: str
     """As configured: ``auto`` or a name; needed where the pool stores plain bytes."""
@@ -33,14 +62,16 @@ class EngineFacts:
     """``sglang/<version>``"""
     numerics: str
     """Kernels, compute dtype and device kind: what makes KV bit-stable."""
+    started: float
+    """Unix seconds: when this process began, and so before it loaded any weights."""
 
 
 def read_facts() -> EngineFacts | None:
     """Facts of the server this process belongs to; None outside one, or where SGLang moved them."""
     try:
-        from sglang.srt.runtime_context import get_exec, get_model, get_spec
+        from sglang.srt.runtime_context import get_exec, get_lora, get_model, get_spec
 
-        return _facts(get_model(), get_exec().kernel, get_spec())
+        return _facts(get_model(), get_exec(), get_spec(), get_lora())
     except (ImportError, AttributeError, RuntimeError, ValueError, AssertionError) as error:
         logger.warning(
             "sgkv: SGLang does not say which model this is (%s); nothing is shared with other processes. "
@@ -50,43 +81,61 @@ def read_facts() -> EngineFacts | None:
         return None
 
 
-def _facts(model: Any, kernels: Any, spec: Any) -> EngineFacts:
+def _facts(model: Any, execution: Any, spec: Any, lora: Any) -> EngineFacts:
     draft = spec.speculative_draft_model_path
-    attention = "/".join(
-        f"{backend}"
-        for backend in (
-            kernels.attention_backend,
-            kernels.prefill_attention_backend,
-            kernels.decode_attention_backend,
-        )
-    )
+    cache = model.download_dir
     scales = model.quantization_param_path
+    kernels = (
+        setting
+        for group, names in _KERNELS.items()
+        for setting in _settings(getattr(execution, group, None), names)
+    )
     return EngineFacts(
-        model=local_path(model.model_path, model.revision),
-        draft_model=local_path(draft, None) if draft else None,
+        model=local_path(model.model_path, model.revision, cache),
+        draft_model=local_path(draft, spec.speculative_draft_model_revision, cache) if draft else None,
         has_draft=bool(draft),
-        revision=str(model.revision),
-        quantization=str(model.quantization),
-        random_weights=str(model.load_format) == "dummy",
+        adapters=tuple(local_path(adapter.lora_path, None, cache) for adapter in lora.lora_paths or ()),
+        loading=" ".join([*_settings(model, _LOADING), *_settings(spec, _DRAFT_LOADING)]),
+        weights_elsewhere=model.weight_cache_mode == "client"
+        or not {model.load_format, spec.speculative_draft_load_format}.isdisjoint(_ELSEWHERE),
         model_overrides=str(model.json_model_override_args),
         kv_cache_dtype=str(model.kv_cache_dtype),
         kv_scales=Path(scales) if scales else None,
         producer=f"sglang/{sglang.__version__}",
-        numerics=f"sglang {sglang.__version__} {attention} {model.dtype} {device_kind()}",
+        numerics=" ".join(
+            [f"sglang {sglang.__version__} {model.model_impl} {model.dtype} {device_kind()}", *kernels]
+        ),
+        started=process_start(),
     )
 
 
-def local_path(name: str, revision: str | None) -> Path | None:
-    """Where a model's files lie: the path itself, or the hub cache's snapshot of a repository."""
+def _settings(group: Any, names: Iterable[str]) -> list[str]:
+    """``name=value`` of those that are set; a version of SGLang may not have all of them."""
+    values = ((name, getattr(group, name, None)) for name in names)
+    return [f"{name}={value}" for name, value in values if value]
+
+
+def local_path(name: str, revision: str | None, cache: str | None = None) -> Path | None:
+    """Where a model's files lie: the path itself, or the snapshot of a repository in a hub cache.
+
+    `cache` is the folder of that, None for the user's own.
+    """
     path = Path(name)
     if path.exists():
         return path
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(name, revision=revision, local_files_only=True))
+        return Path(snapshot_download(name, revision=revision, cache_dir=cache, local_files_only=True))
     except (ImportError, OSError, ValueError):
         return None
+
+
+def process_start() -> float:
+    """When this process began, in Unix seconds (proc(5), stat field 22)."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
 
 
 def device_kind() -> str:

@@ -7,13 +7,14 @@ import os
 import uuid
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgkv.identity import Namespace
 from sgkv.sglang.facts import EngineFacts, local_path
 from sgkv.sglang.launch import LAUNCH_ID
 from sgkv.sglang.pool import HostPool
-from sgkv.weights import architecture, fingerprint
+from sgkv.weights import architecture, changed_since, fingerprint
 
 if TYPE_CHECKING:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
@@ -45,12 +46,13 @@ def model_identity(config: Config, facts: EngineFacts | None) -> ModelIdentity:
     if facts is None:
         revision = config.model.weights
         weights = private if revision in ("auto", "full") else f"revision {revision}"
-        return ModelIdentity(weights, "unknown", _numerics(config, "unknown"), "", "auto")
+        return ModelIdentity(weights, "unknown", _numerics(config, "unknown"), "", private)
     weights = _weights(config, facts) or private
     if weights == private:
         logger.warning(
-            "sgkv: no weight files of this model can be read, so what it stores is used by this launch "
-            "only. Set model.weights to a revision string to keep it."
+            "sgkv: the files of this model, its draft or its adapters cannot be read, or are not what this "
+            "server loaded, so what it stores is used by this launch only. Set model.weights to a revision "
+            "string to keep it."
         )
     model = architecture(facts.model) if facts.model else "unknown"
     scales = fingerprint(facts.kv_scales) if facts.kv_scales else None
@@ -99,30 +101,44 @@ def updated_epoch(model_path: str | None, weight_version: str | None, sequence: 
     pushed into the process are known to nobody else: their epoch is private to this launch, and
     equal on its ranks, which all count the same updates.
     """
-    if model_path:
-        path = local_path(model_path, None)
-        digest = fingerprint(path) if path else None
-        if digest:
-            return f"disk {digest} version {weight_version}"
+    digest = _fingerprint_now(model_path) if model_path else None
+    if digest:
+        return f"disk {digest} version {weight_version}"
     return f"pushed {launch_id()} {sequence} version {weight_version}"
 
 
-def _weights(config: Config, facts: EngineFacts) -> str | None:
-    setting = config.model.weights
-    if setting not in ("auto", "full"):
-        base: str | None = f"revision {setting}"
-    elif facts.random_weights or facts.model is None:
-        base = None
-    else:
-        base = fingerprint(facts.model, read_all=setting == "full")
-    if base is None:
+def _fingerprint_now(model_path: str) -> str | None:
+    try:
+        path = local_path(model_path, None)
+        return fingerprint(path) if path else None
+    except OSError:
         return None
-    if facts.has_draft:
-        draft = fingerprint(facts.draft_model) if facts.draft_model else None
-        if draft is None:
+
+
+def _weights(config: Config, facts: EngineFacts) -> str | None:
+    """All weights that KV is computed with, or None where one of them cannot be known.
+
+    An operator's revision stands for those that cannot.
+    """
+    setting = config.model.weights
+    revised = setting not in ("auto", "full")
+    found = [] if revised else [("model", _known(facts.model, facts, read_all=setting == "full"))]
+    found += [("draft", _known(facts.draft_model, facts))] if facts.has_draft else []
+    found += [("adapter", _known(adapter, facts)) for adapter in facts.adapters]
+    if not revised and (facts.weights_elsewhere or not all(digest for _, digest in found)):
+        return None
+    named = sorted(f"{name} {digest}" for name, digest in found)
+    return " ".join([f"revision {setting}" if revised else "files", *named, facts.loading])
+
+
+def _known(model: Path | None, facts: EngineFacts, *, read_all: bool = False) -> str | None:
+    """The fingerprint of files that this process, too, must have loaded."""
+    try:
+        if model is None or changed_since(model, facts.started):
             return None
-        base = f"{base} draft {draft}"
-    return f"{base} quantization {facts.quantization}"
+        return fingerprint(model, read_all=read_all)
+    except OSError:
+        return None
 
 
 def _numerics(config: Config, exact: str) -> str:

@@ -4,6 +4,7 @@
 about its model. Page hashes are SGLang's.
 """
 
+import time
 import typing
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.runtime_context import get_context
 from sglang.srt.server_args import ServerArgs
 
-from sgkv.sglang import lifecycle
+from sgkv.sglang import facts, lifecycle
 from sgkv.sglang.hicache import SgkvHiCache
 from tests.sglang.engine import Engine
 from tests.sglang.pools import Pools, slots
@@ -173,8 +174,13 @@ def engine(hooked_engine: Engine) -> Engine:
 
 @contextmanager
 def published(**fields: Any) -> Iterator[None]:
-    """The configuration of a running server, through SGLang's own facility for its tests."""
-    with get_context().override_server_args(**fields):
+    """The configuration of a server that starts now, through SGLang's own facility for its tests.
+
+    This process stands in for it, and began before the files that the server is given.
+    """
+    began = time.time()
+    with pytest.MonkeyPatch.context() as patch, get_context().override_server_args(**fields):
+        patch.setattr(facts, "process_start", lambda: began)
         yield
 
 

@@ -1,15 +1,18 @@
 """Which servers share KV: those for which every fact that decides its values is equal."""
 
+import time
 from array import array
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from sglang.srt.lora.lora_registry import LoRARef
 from sglang.srt.mem_cache.radix_cache import RadixKey
 from sglang.srt.mem_cache.utils import get_storage_hash_str
 
 from sgkv.sglang.launch import LAUNCH_ID
+from sgkv.testing.waiting import wait_until
 from tests.sglang import pools as make
 from tests.sglang.conftest import Rig, after, chain, published, write
 from tests.sglang.pools import Pools
@@ -65,6 +68,13 @@ def test_another_checkpoint_never_hits(disk_rig: Rig, tmp_path: Path, other: dic
 
 OTHER_SERVERS = {
     "quantization": {"quantization": "fp8"},
+    "quantization at load": {"modelopt_quant": "fp8"},
+    "profile of a quantizing loader": {"rl_quant_profile": "/profile"},
+    "implementation": {"model_impl": "transformers"},
+    "kernels of matrix products": {"fp8_gemm_runner_backend": "triton"},
+    "dtype of recurrent state": {"mamba_ssm_dtype": "float16"},
+    "weights of another process": {"load_format": "remote_instance"},
+    "weights of a weight cache": {"weight_cache_mode": "client"},
     "overrides": {"json_model_override_args": '{"rope_theta": 5}'},
     "attention kernel": {"attention_backend": "torch_native"},
     "compute dtype": {"dtype": "bfloat16"},
@@ -89,6 +99,38 @@ def test_a_draft_model_is_part_of_the_weights(disk_rig: Rig, tmp_path: Path) -> 
         assert found(disk_rig) == 5
     with server(model, speculative_draft_model_path=str(drafts[1])):
         assert found(disk_rig) == 0
+    with server(model):
+        assert found(disk_rig) == 0
+
+
+def adapters(*folders: Path) -> dict[str, Any]:
+    """As SGLang publishes `--lora-paths`; their ids, and so the keys, follow from name and path."""
+    return {"enable_lora": True, "lora_paths": [LoRARef("0" * 32, "adapter", str(path)) for path in folders]}
+
+
+@pytest.mark.parametrize("model_weights", ["auto", "revision-1"])
+def test_an_adapter_is_known_by_its_content(disk_rig: Rig, tmp_path: Path, model_weights: str) -> None:
+    """SGLang gives adapters of its command line the same id at every start, whatever lies there then."""
+    model, adapter = checkpoint(tmp_path / "model"), checkpoint(tmp_path / "adapter")
+    options = {"model": {"weights": model_weights}}
+    with server(model, **adapters(adapter)):
+        store(disk_rig, **options)
+        assert found(disk_rig, **options) == 5
+    (adapter / "model.safetensors").write_bytes(b"two")
+    with server(model, **adapters(adapter)):
+        assert found(disk_rig, **options) == 0
+    with server(model):
+        assert found(disk_rig, **options) == 0
+
+
+def test_files_that_changed_under_a_running_server_are_not_its_weights(disk_rig: Rig, tmp_path: Path) -> None:
+    """Attached at runtime, after the next version was put in place for the next start."""
+    model = checkpoint(tmp_path / "model")
+    with server(model):
+        wait_until(lambda: time.time() > (model / "config.json").stat().st_ctime + 0.05, "the next tick")
+        (model / "model.safetensors").write_bytes(b"two")
+        store(disk_rig)
+        assert found(disk_rig) == 5
     with server(model):
         assert found(disk_rig) == 0
 
