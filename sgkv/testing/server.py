@@ -186,9 +186,13 @@ def _arguments(options: Mapping[str, object]) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on, outside the range from which the kernel takes ports itself."""
-    for port in random.sample(range(20_000, 32_000), 100):
+    """A loopback port nobody listens on, outside the ranges from which others take ports themselves.
+
+    The kernel takes them from 32768 on, and a starting SGLang from 22000 on
+    (`get_free_port_below_ephemeral`), which could be in the time until this one is bound.
+    """
+    for port in random.sample(range(18_000, 22_000), 100):
         with socket.socket() as probe, suppress(OSError):
             probe.bind((HOST, port))
             return port
-    raise OSError("no free port between 20000 and 32000")
+    raise OSError("no free port between 18000 and 22000")
