@@ -312,7 +312,7 @@ class SgkvHiCache(HiCacheStorage):
         shelf = self._matching(pool, keys, pages)
         if isinstance(shelf, MissReason):
             return [False] * len(keys)
-        span = _span(keys, info, writing=True)
+        span = _span(keys, info)
         if span.before is None and shelf.session.pages_per_chunk > 1:
             self._say_unaligned()
         with Reporter.timed(self._reporter, "backup", shelf.session.layout.page_bytes) as done:
@@ -339,11 +339,10 @@ class SgkvHiCache(HiCacheStorage):
             )
 
 
-def _span(keys: Sequence[str], info: HiCacheStorageExtraInfo | None, *, writing: bool = False) -> Span:
+def _span(keys: Sequence[str], info: HiCacheStorageExtraInfo | None) -> Span:
     """Where `keys` lie in the sequence.
 
-    SGLang passes None both when it passes no prefix keys at all and, on lookups only, when there
-    are none before; a reader may take either as the start (`Span.start`), a writer may not.
+    SGLang passes None both when it passes no prefix keys at all and, on reads only, when there are
+    none before the pages it looked up; of those it may since have dropped some at the head.
     """
-    before = info.prefix_keys if info is not None else None
-    return Span(keys, before if before is not None or writing else ())
+    return Span(keys, info.prefix_keys if info is not None else None)

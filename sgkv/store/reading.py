@@ -91,22 +91,46 @@ class Reading:
         return BlobRead(key, self.identity, total, positions, hashes, pages)
 
     def _by_chunk(self, wanted: Sequence[int]) -> dict[str, tuple[list[int], list[int]]]:
-        """Wanted pages and their positions by the chunk they lie in, as far as span or memo can tell."""
+        """Wanted pages and their positions by the chunk they lie in, as far as span or memo can tell.
+
+        What a lookup saw comes before a guess, and after what the engine says.
+        """
         groups: dict[str, tuple[list[int], list[int]]] = {}
+        left = list(wanted)
+        if self.span.before is None:
+            left = self._take_remembered(left, groups)
+        left = self._take_aligned(left, groups)
+        if self.span.before is not None:  # a chunk may end beyond the span
+            self._take_remembered(left, groups)
+        return groups
+
+    def _take_aligned(
+        self, wanted: Sequence[int], groups: dict[str, tuple[list[int], list[int]]]
+    ) -> list[int]:
+        """Group pages by the span's own chunks; returns those in none of them."""
         left = set(wanted)
-        for chunk in self.span.chunks(self.pages_per_chunk) if self.span.before is not None else ():
+        for chunk in self.span.chunks(self.pages_per_chunk):
             pages = [page for page in range(chunk.first, chunk.stop) if page in left]
-            if pages:
+            if pages and chunk.last_hash not in groups:
                 shift = chunk.skipped - chunk.first
                 groups[chunk.last_hash] = pages, [page + shift for page in pages]
                 left.difference_update(pages)
-        for page in sorted(left):  # the chunk ends beyond the span, or the position is unknown
+        return sorted(left)
+
+    def _take_remembered(
+        self, wanted: Sequence[int], groups: dict[str, tuple[list[int], list[int]]]
+    ) -> list[int]:
+        """Group pages by the chunks that lookups saw; returns those of which none did."""
+        left = []
+        for page in wanted:
             spot = self.memo.find(self.span.hashes[page])
-            if spot is not None:
-                pages, positions = groups.setdefault(spot.last_hash, ([], []))
-                pages.append(page)
-                positions.append(spot.position)
-        return groups
+            if spot is None:
+                left.append(page)
+                continue
+            pages, positions = groups.setdefault(spot.last_hash, ([], []))
+            pages.append(page)
+            positions.append(spot.position)
+        return left
 
     def _run(self, tier: Tier, reads: Sequence[BlobRead], located: Iterable[Sequence[int]]) -> Status | None:
         """Read blobs and settle their pages; why the tier should not be asked again now, if so."""

@@ -33,7 +33,7 @@ class Span:
         """Index of the first page in the sequence; 0 where unknown.
 
         A guess is harmless for reading: a chunk is named by its last page's hash, so at a wrong
-        position the name is simply absent. Writers look at `before`.
+        position the name is simply absent. Writers, and readers that know better, look at `before`.
         """
         return len(self.before) if self.before else 0
 
