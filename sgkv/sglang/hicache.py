@@ -8,7 +8,6 @@ length SGLang will index. Failures become misses in `_guarded`, and only there.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -26,6 +25,7 @@ from sglang.srt.mem_cache.hicache_storage import (
 from sgkv.backends.deadline import Deadline
 from sgkv.boundary import contained
 from sgkv.chunk.blob import Page
+from sgkv.chunk.layout import Order
 from sgkv.config import load, resolve
 from sgkv.metrics import process_metrics
 from sgkv.reasons import MissReason
@@ -48,6 +48,11 @@ logger = logging.getLogger("sgkv")
 P = ParamSpec("P")
 T = TypeVar("T")
 _KV = PoolName.KV.value
+_UNALIGNED = (
+    "sgkv: SGLang does not pass the hashes before a batch, so pages are stored one by one instead of in "
+    '256-token chunks. Set "hicache_storage_pass_prefix_keys": true in the extra config (the sgkv flag '
+    "does); decode offload in P/D never passes them."
+)
 
 
 def _guarded(
@@ -123,7 +128,7 @@ class SgkvHiCache(HiCacheStorage):
         self._reporter = Reporter(metrics) if metrics else None
         self.store = build_store(resolved, metrics)
         self.shelves = Shelves(self.store, config, storage_config, model_identity(config, read_facts()))
-        self._unaligned_said = threading.Event()
+        self._said: set[str] = set()
         lifecycle.register(self)
 
     # Registration: scheduler thread, before any traffic (dynamic sidecars: during it).
@@ -232,8 +237,7 @@ class SgkvHiCache(HiCacheStorage):
         self, keys: list[str], target_locations: Any = None, target_sizes: Any = None
     ) -> list[torch.Tensor | None]:
         """Fill `target_locations`, one flat CPU tensor a page; None for each miss."""
-        pages = [flat_page(tensor) for tensor in target_locations or []]
-        hits = self._fill(_KV, keys, pages, None)
+        hits = self._fill(_KV, keys, self._flat_pages(target_locations), None)
         return [target_locations[page] if hit else None for page, hit in enumerate(hits)]
 
     @_guarded("storing flat pages", lambda *_a, **_k: False)
@@ -241,8 +245,7 @@ class SgkvHiCache(HiCacheStorage):
         self, keys: list[str], values: Any = None, target_locations: Any = None, target_sizes: Any = None
     ) -> bool:
         """Store `values`, one contiguous flat CPU tensor a page; all or nothing is SGLang's contract."""
-        pages = [flat_page(tensor) for tensor in values or []]
-        return all(self._keep(_KV, keys, pages, None))
+        return all(self._keep(_KV, keys, self._flat_pages(values), None))
 
     @_guarded("reading a flat page", lambda *_a, **_k: None)
     def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> torch.Tensor | None:
@@ -294,6 +297,21 @@ class SgkvHiCache(HiCacheStorage):
             return []
         return shelf.pool.pages(indices) if indices.numel() == len(keys) * shelf.pool.page_size else []
 
+    def _flat_pages(self, tensors: Any) -> list[Page]:
+        """`tensors` as pages; none for a pool that we know by its runs alone, whose order in a flat
+        page may be another than in zero-copy transfers.
+        """
+        shelf = self.shelves.usable(_KV)
+        if isinstance(shelf, Shelf) and shelf.session.layout.order is Order.OPAQUE:
+            self._say_once(
+                logging.WARNING,
+                'sgkv: pool kv (%s) can only be stored by zero-copy transfers. Set "interface_v1": 1 in the '
+                "extra config; the sgkv flag does.",
+                shelf.pool.kind,
+            )
+            return []
+        return [flat_page(tensor) for tensor in tensors or []]
+
     def _fill(
         self, pool: str, keys: list[str], pages: Sequence[Page], info: HiCacheStorageExtraInfo | None
     ) -> list[bool]:
@@ -314,7 +332,7 @@ class SgkvHiCache(HiCacheStorage):
             return [False] * len(keys)
         span = _span(keys, info)
         if span.before is None and shelf.session.pages_per_chunk > 1:
-            self._say_unaligned()
+            self._say_once(logging.INFO, _UNALIGNED)
         with Reporter.timed(self._reporter, "backup", shelf.session.layout.page_bytes) as done:
             stored = shelf.session.set(span, pages, Deadline(self._times.set_deadline))
             done.pages = sum(stored)
@@ -329,14 +347,10 @@ class SgkvHiCache(HiCacheStorage):
         fits = len(pages) == len(keys) and all(sum(map(len, page)) == size for page in pages)
         return shelf if fits else MissReason.UNSUPPORTED
 
-    def _say_unaligned(self) -> None:
-        if not self._unaligned_said.is_set():
-            self._unaligned_said.set()
-            logger.info(
-                "sgkv: SGLang does not pass the hashes before a batch, so pages are stored one by one "
-                'instead of in 256-token chunks. Set "hicache_storage_pass_prefix_keys": true in the extra '
-                "config (the sgkv flag does); decode offload in P/D never passes them."
-            )
+    def _say_once(self, level: int, message: str, *args: object) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            logger.log(level, message, *args)
 
 
 def _span(keys: Sequence[str], info: HiCacheStorageExtraInfo | None) -> Span:

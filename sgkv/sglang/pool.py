@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -75,9 +76,9 @@ class HostPool:
         return type(self.pool).__name__ not in _MLA and hasattr(self.pool, "head_num")
 
     def pages(self, indices: torch.Tensor) -> list[Page]:
-        """Buffers of the pages at `indices`: int64, page_size slots a page, page-contiguous.
+        """Buffers of the pages at `indices`: int64, page_size slots a page, contiguous from a whole page on.
 
-        Raises ValueError where that does not hold.
+        Raises ValueError for slots that are not whole pages or not in the pool.
         """
         if indices.numel() % self.page_size:
             raise ValueError(f"{self.name}: {indices.numel()} slots are not whole pages of {self.page_size}")
@@ -155,8 +156,8 @@ def _layout(pool: Any, sizes: Sequence[int], kv_cache_dtype: str) -> PageLayout:
     known = _known_layout(pool, kv_cache_dtype)
     if known is not None and known.page_bytes == sum(sizes):
         return known
-    dtype = str(pool.dtype).removeprefix("torch.")
-    return PageLayout(Order.OPAQUE, dtype, 1, 1, 1, tuple(sizes))
+    dtypes = [logical_dtype(tensor.dtype, kv_cache_dtype) for tensor in _tensors(pool)]
+    return PageLayout(Order.OPAQUE, "+".join(name for name, _ in groupby(dtypes)), 1, 1, 1, tuple(sizes))
 
 
 def _known_layout(pool: Any, kv_cache_dtype: str) -> PageLayout | None:
@@ -180,10 +181,14 @@ def logical_dtype(stored: torch.dtype, kv_cache_dtype: str) -> str:
 
 def _regions(pool: Any) -> list[tuple[int, memoryview]]:
     """(address, memory) of every buffer of a pool."""
-    buffers = pool.get_hybrid_pool_buffer() if hasattr(pool, "get_hybrid_pool_buffer") else pool.kv_buffer
-    tensors = [buffers] if isinstance(buffers, torch.Tensor) else list(buffers)
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors}
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in _tensors(pool)}
     return [(address, _memory(address, storage.nbytes())) for address, storage in storages.items()]
+
+
+def _tensors(pool: Any) -> list[torch.Tensor]:
+    """Every buffer of a pool, in its own order: recurrent state has several, of different dtypes."""
+    buffers = pool.get_hybrid_pool_buffer() if hasattr(pool, "get_hybrid_pool_buffer") else pool.kv_buffer
+    return [buffers] if isinstance(buffers, torch.Tensor) else list(buffers)
 
 
 def _memory(address: int, size: int) -> memoryview:

@@ -51,6 +51,15 @@ def mha(
     return Pools(device, _mha_host(MHATokenToKVPoolHost, device, layout, page_size, pages))
 
 
+class OtherHost(MHATokenToKVPoolHost):
+    """A kind of pool that we have no layout of, as SGLang's own subclasses are."""
+
+
+def other(layout: str = "layer_first", page_size: int = 16, *, pages: int = 16) -> Pools:
+    device = mha(page_size=page_size, pages=pages).device
+    return Pools(device, _mha_host(OtherHost, device, layout, page_size, pages))
+
+
 def asymmetric(
     layout: str = "page_first", page_size: int = 16, *, pages: int = 16, dtype: torch.dtype = torch.float32
 ) -> Pools:
@@ -96,10 +105,12 @@ def sliding_window(
     )
 
 
-def mamba(layout: str = "page_first", *, slots: int = 16, state: int = 8) -> Pools:
+def mamba(
+    layout: str = "page_first", *, slots: int = 16, state: int = 8, dtype: torch.dtype = torch.float32
+) -> Pools:
     """Recurrent state: one slot a page, temporal and convolution states of different dtypes."""
     device = MambaStateBufferInfo(
-        temporal=torch.zeros(LAYERS, slots, 4, 16, state),
+        temporal=torch.zeros(LAYERS, slots, 4, 16, state, dtype=dtype),
         conv=(torch.zeros(LAYERS, slots, 32, 3, dtype=torch.bfloat16),),
     )
     host = MambaPoolHost(device, 2.0, 0, device_capacity=slots, pin_memory=False, layout=layout)

@@ -9,7 +9,7 @@ import torch
 
 from sgkv.sglang.cpu import install as install_row_copies
 from tests.sglang import pools as make
-from tests.sglang.conftest import Rig, after, chain, read, transfer, write
+from tests.sglang.conftest import Rig, after, chain, published, read, transfer, write
 from tests.sglang.pools import Pools, fill, page_bytes, slots
 
 IO = {"layer_first": "kernel", "page_first": "kernel", "page_first_direct": "direct", "page_head": "kernel"}
@@ -148,6 +148,40 @@ def test_recurrent_state_of_another_shape_misses(disk_rig: Rig) -> None:
     assert backend.batch_set_v2([transfer("mamba", keys, at)], after()) == {"mamba": [True]}
     backend = disk_rig.backend(kv, side={"mamba": wide})
     assert backend.batch_get_v2([transfer("mamba", keys, at)], after()) == {"mamba": [False]}
+
+
+def test_recurrent_state_of_another_dtype_misses(disk_rig: Rig) -> None:
+    """Both are two bytes a value, and SGLang names the pool by its other buffers' dtype."""
+    kv, keys = make.mha(), chain(1)
+    mamba = [transfer("mamba", keys, slots([0], 1))]
+    half, bfloat = make.mamba(dtype=torch.float16), make.mamba(dtype=torch.bfloat16)
+    assert disk_rig.backend(kv, side={"mamba": half}).batch_set_v2(mamba, after()) == {"mamba": [True]}
+    assert disk_rig.backend(kv, side={"mamba": half}).batch_get_v2(mamba, after()) == {"mamba": [True]}
+    assert disk_rig.backend(kv, side={"mamba": bfloat}).batch_get_v2(mamba, after()) == {"mamba": [False]}
+
+
+def test_both_kinds_of_fp4_in_a_pool_of_an_unknown_kind_never_meet(disk_rig: Rig) -> None:
+    """Such a pool holds plain bytes; only the configuration says what they mean."""
+    kv, keys = make.mha(), chain(2)
+    indexed = transfer("indexer", keys, slots(range(2), 64))
+    for kind, expected in (("nvfp4", [True, True]), ("fp4_mx_block16", [False, False])):
+        with published(model_path="/nowhere", kv_cache_dtype=kind):
+            backend = disk_rig.backend(kv, side={"indexer": make.indexer()[1]})
+            if kind == "nvfp4":
+                assert backend.batch_set_v2([indexed], after()) == {"indexer": [True, True]}
+            assert backend.batch_get_v2([indexed], after()) == {"indexer": expected}
+
+
+def test_flat_pages_of_an_unknown_kind_of_pool_are_refused(disk_rig: Rig, caplog) -> None:
+    """Zero copy names its runs K, V, K, V; a flat page has every K first, and nothing would tell."""
+    pools, keys = make.other("layer_first"), chain(2)
+    backend = disk_rig.backend(pools)
+    assert write(backend, pools, keys[:1], [0]) == [True]
+    assert read(backend, pools, keys[:1], [1]) == [True]
+    into = [pools.host.get_dummy_flat_data_page() for _ in keys]
+    assert backend.batch_get(keys, into) == [None, None]
+    assert not backend.batch_set(keys[1:], [pools.host.get_data_page(0)])
+    assert sum("zero-copy" in record.message for record in caplog.records) == 1
 
 
 def test_a_pool_that_cannot_describe_its_pages_is_said_once_and_missed(disk_rig: Rig, caplog) -> None:

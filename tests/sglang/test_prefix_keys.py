@@ -178,7 +178,8 @@ def test_however_nodes_are_cut_every_page_comes_back(
     start: int,
 ) -> None:
     """Also where a read is not told its position: SGLang drops the head of a prefetch that began at the
-    root, when the device got it meanwhile, and passes no prefix keys for the rest."""
+    root, when the device got it meanwhile, and passes no prefix keys for the rest.
+    """
     backend, pools, seeds = shared_backend
     keys = chain(20, seed=next(seeds))
     for first, stop in zip([0, *sorted(cuts)], [*sorted(cuts), 20], strict=True):
