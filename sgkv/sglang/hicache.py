@@ -126,8 +126,9 @@ class SgkvHiCache(HiCacheStorage):
         self._times = config.engine
         metrics = process_metrics() if storage_config.enable_storage_metrics else None
         self._reporter = Reporter(metrics) if metrics else None
+        model = model_identity(config, read_facts())  # before the store, which starts threads
         self.store = build_store(resolved, metrics)
-        self.shelves = Shelves(self.store, config, storage_config, model_identity(config, read_facts()))
+        self.shelves = Shelves(self.store, config, storage_config, model)
         self._said: set[str] = set()
         lifecycle.register(self)
 
@@ -166,7 +167,8 @@ class SgkvHiCache(HiCacheStorage):
         SGLang intersects `restorable_prefix_pages` over the ranks.
         """
         span = _span(keys, extra_info)
-        kv = Found(len(keys), None) if self.shelves.logical_anchor else self._find(_KV, span)
+        logical = self.shelves.logical_anchor and bool(pool_transfers)  # then other pools have the bytes
+        kv = Found(len(keys), None) if logical else self._find(_KV, span)
         hits = {_KV: kv.pages} if kv.pages else {}
         lengths = set(range(1, kv.pages + 1))
         for transfer in pool_transfers or []:

@@ -89,9 +89,14 @@ def cell(rank: HiCacheStorageConfig, pool: HostPool) -> str:
     first, last = getattr(pool.pool, "start_layer", 0), getattr(pool.pool, "end_layer", 0)
     layers = f"layers {first}-{last} pp {rank.pp_rank}/{rank.pp_size}"
     context = f" cp {rank.attn_cp_rank}/{rank.attn_cp_size}" if rank.attn_cp_size > 1 else ""
-    if rank.is_mla_model and not pool.heads_sharded and pool.name != "mamba":
-        return f"{layers} replicated{context}"
-    return f"{layers} tp {rank.tp_rank}/{rank.tp_size}{context}"
+    decode = f" dcp {rank.dcp_rank}/{rank.dcp_size}" if rank.dcp_size > 1 else ""
+    shard = "replicated" if replicated(rank, pool) else f"tp {rank.tp_rank}/{rank.tp_size}"
+    return f"{layers} {shard}{context}{decode}"
+
+
+def replicated(rank: HiCacheStorageConfig, pool: HostPool) -> bool:
+    """Whether every tensor-parallel rank holds the same pages of this pool."""
+    return rank.is_mla_model and not pool.heads_sharded and pool.name != "mamba"
 
 
 def updated_epoch(model_path: str | None, weight_version: str | None, sequence: int) -> str:

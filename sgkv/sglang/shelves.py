@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sgkv.reasons import MissReason
-from sgkv.sglang.naming import ModelIdentity, namespace
+from sgkv.sglang.naming import ModelIdentity, namespace, replicated
 from sgkv.sglang.pool import HostPool, is_logical
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Shelves:
                 name, type(pool).__name__, getattr(pool, "layout", "unknown"), error,
             )  # fmt: skip
             return
+        self._say_doubts(host)
         with self._lock:
             self._shelves[name] = self._open(host)
 
@@ -86,6 +87,23 @@ class Shelves:
     def clear(self) -> None:
         for shelf in list(self._shelves.values()):
             shelf.session.clear()
+
+    def _say_doubts(self, pool: HostPool) -> None:
+        """What SGLang's rule that one rank of a rank-replicated model writes leaves without hits."""
+        if not self._rank.is_mla_model or self._rank.tp_size == 1:
+            return
+        if not replicated(self._rank, pool) and pool.name != "mamba":
+            logger.warning(
+                "sgkv: pool %s differs from rank to rank, but SGLang backs it up on the first rank alone, so "
+                "prefixes that need it are not found.",
+                pool.name,
+            )
+        elif not any(tier.backend.capabilities.shared for tier in self._store.tiers):
+            logger.warning(
+                "sgkv: SGLang backs pool %s up on the first rank alone and no tier is seen by the others, so "
+                "nothing is found: add a disk tier.",
+                pool.name,
+            )
 
     def _open(self, pool: HostPool) -> Shelf:
         name = namespace(self._config, self.model, self._rank, pool, self._epoch)

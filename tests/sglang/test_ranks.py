@@ -81,6 +81,36 @@ def test_context_parallel_ranks_hold_other_slices(disk_rig: Rig, maker: Any) -> 
     assert disk_rig.backend(maker(), places[0]).batch_exists(KEYS, after()) == 5
 
 
+def test_decode_context_parallel_ranks_hold_other_slices(disk_rig: Rig) -> None:
+    places = [mla_rank(rank, dcp_rank=rank, dcp_size=2, logical_page_size=32) for rank in (0, 1)]
+    assert hits(disk_rig, places[0], places[1], (make.mla(), make.mla())) == 0
+    assert disk_rig.backend(make.mla(), places[0]).batch_exists(KEYS, after()) == 5
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if "first rank alone" in record.message]
+
+
+def test_it_is_said_where_no_tier_is_seen_by_the_ranks_that_do_not_write(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.tiers = "cpu"
+    rig.backend(make.mha(), {"tp_rank": 1, "tp_size": 2})
+    rig.backend(make.mla(), mla_rank(0, 1))
+    assert not warned(caplog)
+    rig.backend(make.mla(), mla_rank(1))
+    assert ["disk tier" in message for message in warned(caplog)] == [True]
+
+
+def test_it_is_said_that_a_sharded_pool_of_a_replicated_model_is_written_by_one_rank(
+    disk_rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk_rig.backend(make.mla(), mla_rank(1), side={"mamba": make.mamba()})
+    assert not warned(caplog)
+    disk_rig.backend(make.mla(), mla_rank(1), side={"draft": make.mha(layers=1)})
+    assert ["pool draft" in message for message in warned(caplog)] == [True]
+
+
 def test_recurrent_state_is_sharded_even_where_kv_is_not(disk_rig: Rig) -> None:
     """Both ranks store under the same key, and each gets back its own."""
     key, at = chain(1), slots([0], 1)

@@ -172,6 +172,7 @@ def test_a_logical_anchor_has_no_bytes_of_its_own(disk_rig: Rig) -> None:
         name: [True] * 5 + [False]
     }
     assert page_bytes(compressed.host, 6) == page_bytes(compressed.host, 0)
+    assert backend.batch_exists_v2(keys, [], after()).kv_hit_pages == 0, "no pool, no bytes"
 
 
 def test_a_side_pool_that_comes_later(disk_rig: Rig) -> None:
