@@ -91,9 +91,11 @@ class DiskBackend(Backend):
     def contains(self, keys: Sequence[str]) -> list[bool]:
         if self._gate.closed:
             return [False] * len(keys)
+        scanned = self._scanner.complete  # as of before the index was asked, which may be filled meanwhile
         found = list(map(self._index.sizes.__contains__, keys))
         if not all(found):
-            self._look(keys, found)
+            self._look(keys, found, every=not scanned)
+            self._scanner.refresh_soon()
         return found
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
@@ -213,12 +215,12 @@ class DiskBackend(Backend):
         else:
             spread_until(self._io, items, work, threads, deadline)
 
-    def _look(self, keys: Sequence[str], found: list[bool]) -> None:
+    def _look(self, keys: Sequence[str], found: list[bool], *, every: bool) -> None:
         failed = 0
         for at, key in enumerate(keys):
             if found[at]:
                 failed = 0
-            elif failed < _FAILED_LOOKS or not self._scanner.complete:
+            elif failed < _FAILED_LOOKS or every:
                 found[at] = self._is_there(key)
                 failed = 0 if found[at] else failed + 1
 

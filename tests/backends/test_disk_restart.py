@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,39 @@ def test_traffic_goes_on_while_the_folder_is_read(
     go_on.set()
     assert disk.wait_scanned(10)
     assert disk.stats().used_bytes == 9 * SIZE
+    disk.close()
+
+
+class ScanEndsMeanwhile(list[str]):
+    """Keys that are all looked at once before the scan is done, and again afterwards."""
+
+    def __init__(self, keys: Iterable[str], go_on: threading.Event, disk: DiskBackend) -> None:
+        super().__init__(keys)
+        self._go_on, self._disk = go_on, disk
+
+    def __iter__(self) -> Iterator[str]:
+        yield from super().__iter__()
+        self._go_on.set()
+        assert self._disk.wait_scanned(10)
+
+
+def test_a_lookup_during_which_the_scan_ends_misses_nothing(
+    open_disk: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = open_disk()
+    keys = fill(first, 2, SIZE)
+    first.close()
+    go_on, unhindered = threading.Event(), walk
+
+    def slow_walk(*args: object, **options: object) -> object:
+        assert go_on.wait(20)
+        return unhindered(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(scanner, "walk", slow_walk)
+    disk = DiskBackend(folder, ROOM * SIZE, min_free_bytes=0)
+    unknown = [key_of(number) for number in range(100, 110)]
+    asked = ScanEndsMeanwhile([*unknown, *keys], go_on, disk)
+    assert disk.contains(asked) == [False] * 10 + [True] * 2
     disk.close()
 
 

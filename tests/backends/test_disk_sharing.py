@@ -68,19 +68,40 @@ def test_the_quota_is_for_both_together(open_disk: Open, folder: Path) -> None:
         assert bytes_below(folder / "blobs") <= ROOM * SIZE
 
 
-def test_what_others_write_is_counted_after_half_a_minute(
-    open_disk: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, scanned = Clock(), threading.Event()
-    one, two = open_disk(clock=clock), open_disk(clock=clock)
-    fill(two, 6, SIZE)
-    real = DiskIndex.load
+@pytest.fixture
+def scanned(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when the next scan has been taken in."""
+    event, real = threading.Event(), DiskIndex.load
 
     def load(index: DiskIndex, *args: Any) -> None:
         real(index, *args)
-        scanned.set()
+        event.set()
 
     monkeypatch.setattr(DiskIndex, "load", load)
+    return event
+
+
+def test_what_others_write_among_much_that_is_absent_is_found_after_half_a_minute(
+    open_disk: Open, scanned: threading.Event
+) -> None:
+    """Also by a process that only reads; state of sliding windows lies far apart."""
+    clock = Clock()
+    one, two = open_disk(clock=clock), open_disk(clock=clock)
+    keys = fill(two, 1, SIZE)
+    absent = [key_of(number) for number in range(100, 110)]
+    scanned.clear()
+    assert one.contains([*absent, *keys]) == [False] * 11
+    clock.now += 31
+    one.contains([*absent, *keys])
+    assert scanned.wait(10)
+    assert one.contains([*absent, *keys]) == [False] * 10 + [True]
+
+
+def test_what_others_write_is_counted_after_half_a_minute(open_disk: Open, scanned: threading.Event) -> None:
+    clock = Clock()
+    one, two = open_disk(clock=clock), open_disk(clock=clock)
+    fill(two, 6, SIZE)
+    scanned.clear()
     put(one, key_of(100), blob(SIZE))
     assert one.stats().blobs == 1
     clock.now += 31
