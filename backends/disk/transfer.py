@@ -59,10 +59,11 @@ def runs(parts: Sequence[Part], most: int | None = None) -> Iterator[tuple[int, 
 
 
 def read_resident(fd: int, item: GetItem) -> Status | None:
-    """Fill every part from the page cache: OK, SHORT, or None where that takes a device.
+    """Fill every part from the page cache: OK, or None where that takes a device or ends early.
 
-    In pieces that stay in the processor's cache until `item.progress` has seen them. Raises OSError
-    with EOPNOTSUPP where the file system cannot tell what is in memory.
+    Where a file ends, only a read that may wait can tell: some kernels call it the end where the page
+    cache ends (preadv2(2), BUGS). In pieces that stay in the processor's cache until `item.progress`
+    has seen them. Raises OSError with EOPNOTSUPP where the file system cannot tell what is in memory.
     """
     done = 0
     for offset, buffers in runs(item.parts, _HOT):
@@ -70,7 +71,7 @@ def read_resident(fd: int, item: GetItem) -> Status | None:
         while left:
             filled = _try_resident(fd, left, at)
             if not filled:
-                return None if filled is None else Status.SHORT
+                return None
             left, at = _after(left, filled), at + filled
         done += len(buffers)
         if item.progress is not None:
@@ -116,11 +117,11 @@ def write(fd: int, buffers: Buffers, deadline: Deadline | None) -> Status:
     return Status.OK
 
 
-def _try_resident(fd: int, buffers: Buffers, offset: int) -> int | None:
+def _try_resident(fd: int, buffers: Buffers, offset: int) -> int:
     try:
         return os.preadv(fd, buffers[:_IOV_MAX], offset, os.RWF_NOWAIT)
     except BlockingIOError:
-        return None
+        return 0
 
 
 def _read_piece(fd: int, buffers: Buffers, offset: int, deadline: Deadline) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -233,3 +234,23 @@ def test_eviction_that_may_not_delete_keeps_counting(tmpfs: Callable[[int], Path
     assert disk.stats().used_bytes == ROOM * SIZE
     assert disk.stats().evicted_blobs == 1
     assert all(disk.contains(keys[1:]))
+
+
+@pytest.mark.parametrize("left", [0, 4096])
+def test_an_early_end_of_file_by_what_is_in_memory_is_none(
+    open_disk: Open, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """Linux 5.9 and 5.10 answer a read with RWF_NOWAIT with 0 before the end of the file (preadv2(2),
+    BUGS); no such kernel can be had here, so the system call is replaced.
+    """
+    disk, real = open_disk(), os.preadv
+    key = fill(disk, 1, SIZE)[0]
+
+    def preadv(fd: int, buffers: list[memoryview], offset: int, flags: int = 0) -> int:
+        if not flags:
+            return real(fd, buffers, offset)
+        return 0 if offset or not left else real(fd, [buffers[0][:left]], offset)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert get(disk, key, SIZE) == blob(SIZE, 0)
+    assert get(disk, key, SIZE + 1) is Status.SHORT
