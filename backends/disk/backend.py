@@ -74,7 +74,7 @@ class DiskBackend(Backend):
         threads = io_threads or min(4, cpus)
         self._copy_threads = 1 if cpus <= 2 else min(threads, max(2, cpus // 4))
         # Without fsync a write is a copy into the page cache, too: more threads only contend there.
-        self._write_threads = self._copy_threads if fsync == "none" else threads
+        write_threads = self._copy_threads if fsync == "none" else threads
         self._gate = Gate()
         self._layout = Layout(os.fspath(path))
         self._index = DiskIndex(capacity, make_policy(eviction))
@@ -86,7 +86,9 @@ class DiskBackend(Backend):
         self._writer = Writer(self._layout, self._index, self._room, self._faults, sync=fsync == "data")
         self._reader = Reader(self._index, self._faults, clock)
         self._quarantine = Quarantine(self._layout)
-        self._io = WorkerPool(threads, f"sgkv-{name}-io", backlog=_BACKLOG * threads)
+        self._readers = WorkerPool(threads, f"sgkv-{name}-read", backlog=_BACKLOG * threads)
+        # Apart: a disk that throttles writers must not keep readers from the page cache.
+        self._writers = WorkerPool(write_threads, f"sgkv-{name}-write", backlog=_BACKLOG * write_threads)
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
         if self._gate.closed:
@@ -109,7 +111,7 @@ class DiskBackend(Backend):
             if not admitted:
                 return [Status.CLOSED] * len(items)
             self._scanner.refresh_soon()
-            self._each(len(items), write, self._write_threads, deadline)
+            _each(self._writers, len(items), write, self._writers.threads, deadline)
             return list(statuses)
 
     def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:
@@ -131,8 +133,8 @@ class DiskBackend(Backend):
         with self._gate.passing() as admitted:
             if not admitted:
                 return [Status.CLOSED] * len(items)
-            self._each(len(items), read_resident, self._copy_threads, deadline)
-            self._each(len(waiting), read, self._io.threads, deadline)
+            _each(self._readers, len(items), read_resident, self._copy_threads, deadline)
+            _each(self._readers, len(waiting), read, self._readers.threads, deadline)
         read_now = zip(items, list(statuses), strict=True)
         self._index.touch([item.key for item, status in read_now if status is Status.OK])
         return list(statuses)
@@ -199,7 +201,8 @@ class DiskBackend(Backend):
         self._scanner.stop()  # first: a put may be waiting for it
         ends = time.monotonic() + _DRAIN_SECONDS
         self._gate.close(_DRAIN_SECONDS)
-        self._io.close(max(0.0, ends - time.monotonic()))
+        self._readers.close(max(0.0, ends - time.monotonic()))
+        self._writers.close(max(0.0, ends - time.monotonic()))
         self._scanner.close(max(0.0, ends - time.monotonic()))
         self._trash.close(max(0.0, ends - time.monotonic()))
 
@@ -208,12 +211,6 @@ class DiskBackend(Backend):
             self._layout.create()
         except OSError as error:
             self._faults.note("open", error)
-
-    def _each(self, items: int, work: Callable[[int], None], threads: int, deadline: Deadline | None) -> None:
-        if deadline is None:
-            spread(self._io, items, work, threads - 1)
-        else:
-            spread_until(self._io, items, work, threads, deadline)
 
     def _look(self, keys: Sequence[str], found: list[bool], *, every: bool) -> None:
         failed = 0
@@ -250,3 +247,12 @@ class DiskBackend(Backend):
         except OSError as error:
             self._faults.note("quarantine", error)
             return False
+
+
+def _each(
+    pool: WorkerPool, items: int, work: Callable[[int], None], threads: int, deadline: Deadline | None
+) -> None:
+    if deadline is None:
+        spread(pool, items, work, threads - 1)
+    else:
+        spread_until(pool, items, work, threads, deadline)

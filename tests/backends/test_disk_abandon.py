@@ -140,3 +140,22 @@ def test_threads_that_come_back_serve_again(disk: DiskBackend, stuck_key: str, f
     fd = os.open(blob_path(folder, stuck_key), os.O_RDWR | os.O_NONBLOCK)
     assert get(disk, key, SIZE, Deadline(20.0)) == blob(SIZE, 0)
     os.close(fd)
+
+
+def test_reads_do_not_wait_for_writes(open_disk: Open) -> None:
+    """A disk that throttles writers still has what is in the page cache, and lookups need it now."""
+    disk = open_disk(io_threads=1)
+    key = fill(disk, 1, SIZE)[0]
+    began, go_on = threading.Event(), threading.Event()
+
+    def stuck() -> None:
+        began.set()
+        assert go_on.wait(20)
+
+    slow = PutItem(key_of(100), [memoryview(blob(SIZE))], stuck)
+    writer = threading.Thread(target=disk.put, args=([slow], Deadline(20)))
+    writer.start()
+    assert began.wait(20)
+    assert get(disk, key, SIZE, Deadline(5)) == blob(SIZE, 0)
+    go_on.set()
+    writer.join()
