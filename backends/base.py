@@ -153,8 +153,8 @@ class Backend(ABC):
        at the deadline again after it has read the last buffer and publishes nothing if that is
        over, because what it read may have changed. It may go on reading until it notices, so
        memory handed to `put` stays mapped while a batch that timed out can still be under way.
-    9. `delete_prefix` makes every blob under the prefix unreadable before it returns, in constant
-       time where the backend can; its space is reclaimed afterwards.
+    9. `delete_prefix` makes every blob under the prefix unreadable before it returns True, in
+       constant time where the backend can; its space is reclaimed afterwards.
     """
 
     name: str
@@ -181,8 +181,11 @@ class Backend(ABC):
         """Remove blobs; True where there was one."""
 
     @abstractmethod
-    def delete_prefix(self, prefix: str) -> None:
-        """Make everything whose key starts with `prefix` (ends in ``/``) unreadable at once."""
+    def delete_prefix(self, prefix: str) -> bool:
+        """Make everything whose key starts with `prefix` (ends in ``/``) unreadable at once.
+
+        False where that could not be done, or not in time: blobs may still be there.
+        """
 
     @abstractmethod
     def scan(self, prefix: str = "") -> Iterator[BlobInfo]:

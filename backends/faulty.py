@@ -52,7 +52,10 @@ class FaultRule:
 
 
 class Faulty(Wrapper):
-    """Applies the first rule that strikes to each call of `contains`, `put`, `get` and `delete`."""
+    """Applies the first rule that strikes to each call of `contains`, `put`, `get` and `delete`.
+
+    `delete_prefix` is a call of `delete`.
+    """
 
     def __init__(self, inner: Backend, rules: Sequence[FaultRule] = (), *, seed: int = 0) -> None:
         super().__init__(inner)
@@ -105,6 +108,10 @@ class Faulty(Wrapper):
     def delete(self, keys: Sequence[str]) -> list[bool]:
         rule = self._strike("delete")
         return [False] * len(keys) if _ends(rule) else self.inner.delete(keys)
+
+    def delete_prefix(self, prefix: str) -> bool:
+        rule = self._strike("delete")
+        return False if _ends(rule) else self.inner.delete_prefix(prefix)
 
     def _strike(self, op: str) -> FaultRule | None:
         rule = self._draw(op)

@@ -24,6 +24,7 @@ _CLOSE_SECONDS = 2.0
 _EVIDENCE = 0.1
 """A caller that waits less than this share of our own deadline proves nothing when it gives up."""
 _FAILURES = frozenset({Status.TIMEOUT, Status.ERROR})
+_WRITES = frozenset({"put", "delete", "delete_prefix", "quarantine"})
 
 
 class Guarded(Wrapper):
@@ -33,7 +34,8 @@ class Guarded(Wrapper):
     own again; the thread stays with the call until that returns. With `max_inflight` of them
     occupied the answer is TIMEOUT at once: there is no queue. An exception of `inner` is ERROR.
     A call counts as failed for the breaker when it ran out of time, raised, or answered TIMEOUT or
-    ERROR for at least half of its items.
+    ERROR for at least half of its items. Calls that change the backend have a breaker of their own: a
+    disk that turned read-only can still be read.
 
     `scan` and `stats` go to `inner` directly: the first is for people, the second does no I/O.
     """
@@ -59,7 +61,8 @@ class Guarded(Wrapper):
         self._contains_deadline = contains_deadline
         self._get_deadline = get_deadline
         self._put_deadline = put_deadline
-        self._breaker = Breaker(breaker or BreakerPolicy(), clock)
+        self._reading = Breaker(breaker or BreakerPolicy(), clock)
+        self._writing = Breaker(breaker or BreakerPolicy(), clock)
         self._pool = WorkerPool(max_inflight, f"sgkv-{inner.name}-guard", backlog=0)
         self._lock = threading.Lock()
         self._counters = dict.fromkeys(("timeouts", "errors", "saturated", "refused"), 0)
@@ -85,8 +88,8 @@ class Guarded(Wrapper):
     def delete(self, keys: Sequence[str]) -> list[bool]:
         return self._ask("delete", lambda: self.inner.delete(keys), [False] * len(keys), self._put_deadline)
 
-    def delete_prefix(self, prefix: str) -> None:
-        self._ask("delete_prefix", lambda: self.inner.delete_prefix(prefix), None, self._put_deadline)
+    def delete_prefix(self, prefix: str) -> bool:
+        return self._ask("delete_prefix", lambda: self.inner.delete_prefix(prefix), False, self._put_deadline)
 
     def quarantine(self, keys: Sequence[str]) -> None:
         self._ask("quarantine", lambda: self.inner.quarantine(keys), None, self._put_deadline)
@@ -98,11 +101,15 @@ class Guarded(Wrapper):
         return self._ask("pin", lambda: self.inner.pin(keys, pinned), [False] * len(keys))
 
     def stats(self) -> BackendStats:
-        """Of `inner`, with counters `guard_*` and `breaker_*` and the gauge `breaker_state`."""
+        """Of `inner`, with counters `guard_*` and `breaker_opened`, and a gauge of each breaker's state."""
         stats = self.inner.stats()
         with self._lock:
             own = {f"guard_{name}": count for name, count in self._counters.items()}
-        own |= {"breaker_opened": self._breaker.opened, "breaker_state": int(self._breaker.state)}
+        own |= {
+            "breaker_opened": self._reading.opened + self._writing.opened,
+            "breaker_state": int(self._reading.state),
+            "write_breaker_state": int(self._writing.state),
+        }
         return replace(stats, counters=stats.counters | own)
 
     def close(self) -> None:
@@ -152,26 +159,34 @@ class Guarded(Wrapper):
         """What `run` answers within `limit` seconds, or why it does not."""
         if self._closed:
             return Status.CLOSED
-        ticket = self._breaker.admit()
+        breaker = self._writing if op in _WRITES else self._reading
+        ticket = breaker.admit()
         if ticket is None:
             return self._count("refused", Status.BREAKER_OPEN)
         answers: list[_T] = []
         future = self._pool.submit(lambda: answers.append(run()))
         if future is None:
-            self._breaker.skip(ticket)
+            breaker.skip(ticket)
             return self._count("saturated", Status.TIMEOUT)
         finished = bool(wait([future], limit).done)
         succeeded = finished and future.exception() is None and not _failed(answers[0])
         if succeeded or patient:
-            self._breaker.record(ticket, succeeded)
+            self._record(breaker, ticket, op, succeeded)
         else:
-            self._breaker.skip(ticket)
+            breaker.skip(ticket)
         if not finished:
             future.cancel()
             return self._count("timeouts", Status.TIMEOUT)
         if self._note(op, future.exception()):
             return self._count("errors", Status.ERROR)
         return answers[0]
+
+    def _record(self, breaker: Breaker, ticket: int, op: str, succeeded: bool) -> None:
+        opened = breaker.opened
+        breaker.record(ticket, succeeded)
+        if breaker.opened != opened:
+            what = "writes" if breaker is self._writing else "reads"
+            log.warning("%s: %s keep failing, %s last; they are refused for a while", self.name, what, op)
 
     def _count(self, name: str, status: Status) -> Status:
         with self._lock:

@@ -31,8 +31,8 @@ class Wrapper(Backend):
     def delete(self, keys: Sequence[str]) -> list[bool]:
         return self.inner.delete(keys)
 
-    def delete_prefix(self, prefix: str) -> None:
-        self.inner.delete_prefix(prefix)
+    def delete_prefix(self, prefix: str) -> bool:
+        return self.inner.delete_prefix(prefix)
 
     def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
         return self.inner.scan(prefix)

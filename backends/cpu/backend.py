@@ -130,12 +130,13 @@ class CpuBackend(Backend):
         with self._lock:
             return [not self._closed and self._index.remove(key) for key in keys]
 
-    def delete_prefix(self, prefix: str) -> None:
+    def delete_prefix(self, prefix: str) -> bool:
         require_folder_prefix(prefix)
         with self._lock:
             keys = [] if self._closed else self._index.under(prefix)
         for start in range(0, len(keys), _SLICE):
             self.delete(keys[start : start + _SLICE])
+        return not self._closed
 
     def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
         with self._lock:

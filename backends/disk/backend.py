@@ -147,17 +147,20 @@ class DiskBackend(Backend):
             self._index.forget(keys)
             return [self._unlink(path) for path in paths]
 
-    def delete_prefix(self, prefix: str) -> None:
+    def delete_prefix(self, prefix: str) -> bool:
         require_folder_prefix(prefix)
         folder = self._layout.path_of(prefix[:-1])
         with self._gate.passing() as admitted:
             if not admitted:
-                return
+                return False
             try:
-                self._trash.drop(folder)
+                if os.path.lexists(folder):
+                    self._trash.drop(folder)
             except OSError as error:
                 self._faults.note("delete_prefix", error)
+                return False
             self._index.forget(self._index.under(prefix))
+        return True
 
     def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
         folder = prefix.rpartition("/")[0]

@@ -11,6 +11,7 @@ from sgkv.backends.deadline import Deadline
 from sgkv.keys import chunk_keys, page_keys
 from sgkv.reasons import MissReason, reason_of
 from sgkv.store.memo import ChunkMemo
+from sgkv.store.pools import leading
 from sgkv.store.span import ChunkSlice, Span
 from sgkv.store.tier import Tier
 
@@ -55,7 +56,7 @@ class Search:
                 self._ask_remote(tier)
             if all(self.available):
                 return Found(len(self.available), None)
-        return Found(self.available.index(False), self.reason)
+        return Found(leading(self.available), self.reason)
 
     def _probe(self, tier: Tier, keys: Sequence[str]) -> list[bool]:
         if not keys:

@@ -52,12 +52,12 @@ class Promoter:
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue and not self._busy, timeout)
 
-    def discard(self, arena_namespace: str, timeout: float) -> None:
-        """Forget queued promotions of a namespace and wait for the one under way."""
+    def discard(self, arena_namespace: str, timeout: float) -> bool:
+        """Forget queued promotions of a namespace and wait for the one under way; False if too long."""
         with self._changed:
             self._queue = deque(entry for entry in self._queue if entry[2] != arena_namespace)
             self._queued_pages = sum(len(entry[1].hashes) for entry in self._queue)
-            self._changed.wait_for(lambda: not self._busy, timeout)
+            return self._changed.wait_for(lambda: not self._busy, timeout)
 
     def close(self, timeout: float) -> None:
         """Forget what is queued; wait at most `timeout` seconds for what is under way."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from sgkv.store.span import Span
 from sgkv.store.tier import Tier
 from sgkv.store.write_behind import WriteBehind
 from sgkv.store.writing import Writing
+
+logger = logging.getLogger("sgkv")
 
 _DISCARD_TIMEOUT = 5.0
 
@@ -58,6 +62,9 @@ class Session:
         self.layout = layout
         self._shared = machinery
         self._memo = ChunkMemo()
+        self._clearing = threading.Lock()
+        self._uncleared: frozenset[str] = frozenset()
+        """Tiers that may still hold what was cleared: nothing is read from them."""
         self._identity = BlobIdentity(namespace.digest, layout, producer)
         # Arena pages have no header that could tell their byte order: each order is its own.
         self._arena_namespace = f"{namespace.digest}.{layout.order.value}"
@@ -72,12 +79,12 @@ class Session:
 
         No tier is asked once `deadline` is over, so it is exceeded by one tier's `contains` at most.
         """
-        return self._search(span).over(self._shared.tiers, deadline)
+        return self._search(span).over(self._cleared_tiers(), deadline)
 
     def contains(self, span: Span, deadline: Deadline) -> list[bool]:
         """For each page of the span, on its own, whether it can be read now."""
         search = self._search(span)
-        search.over(self._shared.tiers, deadline)
+        search.over(self._cleared_tiers(), deadline)
         return search.available
 
     def get(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[MissReason | None]:
@@ -88,7 +95,7 @@ class Session:
         reading = Reading(
             span, pages, self._identity, self._arena_namespace, self.pages_per_chunk, self._memo, deadline
         )
-        reading.over(self._shared.tiers)
+        reading.over(self._cleared_tiers())
         self._account(reading)
         return reading.reasons
 
@@ -99,10 +106,12 @@ class Session:
         page whose chunk is not complete is held for a moment, for the rest to arrive.
         """
         shared = self._shared
+        if self._uncleared:
+            self._clear(0.0)
         expires_at = int(time.time() + shared.ttl) if shared.ttl else 0
         arena = shared.arena
         if arena is None:
-            return self._writing.direct(shared.tiers, span, pages, expires_at, deadline)
+            return self._writing.direct(self._cleared_tiers(), span, pages, expires_at, deadline)
         return self._writing.through_arena(arena, shared.write_behind, span, pages, expires_at)
 
     def pin(self, span: Span, pinned: bool = True) -> list[bool]:
@@ -120,16 +129,41 @@ class Session:
         return done
 
     def clear(self) -> None:
-        """Forget everything in this namespace, in every tier, at once; space is reclaimed later."""
-        shared = self._shared
-        if shared.write_behind is not None:
-            shared.write_behind.discard(self._identity.namespace, _DISCARD_TIMEOUT)
-        if shared.promoter is not None:
-            shared.promoter.discard(self._arena_namespace, _DISCARD_TIMEOUT)
-        for tier in shared.tiers:
-            namespace = self._arena_namespace if tier.arena else self._identity.namespace
-            tier.backend.delete_prefix(f"{namespace}/")
+        """Forget everything in this namespace, in every tier, at once; space is reclaimed later.
+
+        A tier that cannot be cleared now (it hangs, fails, or is still being written to) is not read
+        from until it could be; each `set` tries again.
+        """
+        with self._clearing:
+            self._uncleared = frozenset(tier.name for tier in self._shared.tiers)
         self._memo.forget()
+        self._clear(_DISCARD_TIMEOUT)
+        if self._uncleared:
+            logger.warning("sgkv: %s cannot be cleared now and is left alone", ", ".join(self._uncleared))
+
+    def _clear(self, timeout: float) -> None:
+        """Clear the tiers that are not; what a later `clear` asks for is its own to note as done."""
+        asked = self._uncleared
+        behind, promoter = self._shared.write_behind, self._shared.promoter
+        written = behind is None or behind.discard(self._identity.namespace, timeout)
+        promoted = promoter is None or promoter.discard(self._arena_namespace, timeout)
+        left = []
+        for tier in self._shared.tiers:
+            settled = promoted if tier.arena else written
+            if tier.name in asked and not (self._delete_all(tier) and settled):
+                left.append(tier.name)
+        with self._clearing:
+            if self._uncleared is asked:
+                self._uncleared = frozenset(left)
+
+    def _delete_all(self, tier: Tier) -> bool:
+        return tier.backend.delete_prefix(
+            f"{self._arena_namespace if tier.arena else self._identity.namespace}/"
+        )
+
+    def _cleared_tiers(self) -> Sequence[Tier]:
+        tiers = self._shared.tiers
+        return [tier for tier in tiers if tier.name not in self._uncleared] if self._uncleared else tiers
 
     def _search(self, span: Span) -> Search:
         return Search(

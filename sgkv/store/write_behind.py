@@ -123,8 +123,8 @@ class WriteBehind:
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._queue and not self._writing, timeout)
 
-    def discard(self, namespace: str, timeout: float) -> None:
-        """Forget queued work of a namespace and wait for what is being written."""
+    def discard(self, namespace: str, timeout: float) -> bool:
+        """Forget queued work of a namespace and wait for what is being written; False if too long."""
         with self._changed:
             dropped = [work for work in self._queue if work.identity.namespace == namespace]
             dropped += [work for _, work in self._tails.values() if work.identity.namespace == namespace]
@@ -132,9 +132,10 @@ class WriteBehind:
             for key in [key for key in self._tails if key[0] == namespace]:
                 del self._tails[key]
             self._leased -= sum(work.size for work in dropped)
-            self._changed.wait_for(lambda: not self._writing, timeout)
+            idle = self._changed.wait_for(lambda: not self._writing, timeout)
         for work in dropped:
             work.release()
+        return idle
 
     def close(self, drain_timeout: float) -> None:
         """Drain for at most `drain_timeout` seconds, then drop what is left. Idempotent."""

@@ -160,9 +160,9 @@ class DataTests:
     def test_delete_prefix_takes_all_below_and_nothing_beside(self, backend: Backend) -> None:
         keys = ["ab/c/1", "ab/c/2", "ab/p/1", "abc/c/1", "a/ab/1"]
         backend.put([put_item(key, key.encode()) for key in keys])
-        backend.delete_prefix("ab/c/")
+        assert backend.delete_prefix("ab/c/") is True
         assert backend.contains(keys) == [False, False, True, True, True]
-        backend.delete_prefix("ab/")
+        assert backend.delete_prefix("ab/") is True
         assert backend.contains(keys) == [False, False, False, True, True]
         assert get(backend, "ab/c/1", 6) is Status.ABSENT
         assert get(backend, "abc/c/1", 7) == b"abc/c/1"
@@ -170,7 +170,7 @@ class DataTests:
     def test_a_dropped_prefix_can_be_used_again(self, backend: Backend) -> None:
         put(backend, KEY, b"old")
         backend.delete_prefix(f"{NAMESPACE}/")
-        backend.delete_prefix("never-there/")
+        assert backend.delete_prefix("never-there/") is True
         assert put(backend, KEY, b"new") is Status.OK
         assert get(backend, KEY, 3) == b"new"
 

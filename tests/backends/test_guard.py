@@ -204,9 +204,23 @@ def test_an_impatient_caller_proves_nothing(faulty: Faulty) -> None:
 def test_calls_that_cannot_be_made_leave_things_as_they_are(guarded: Guarded, faulty: Faulty) -> None:
     faulty.set_rules([FaultRule(Fault.RAISE, ops=frozenset({"delete"}))])
     assert guarded.delete([KEY]) == [False]
+    assert guarded.delete_prefix(f"{NAMESPACE}/") is False
     assert guarded.contains([KEY]) == [True]
-    guarded.delete_prefix(f"{NAMESPACE}/")
+    faulty.set_rules([])
+    assert guarded.delete_prefix(f"{NAMESPACE}/") is True
     assert guarded.contains([KEY]) == [False]
+
+
+def test_a_backend_that_takes_nothing_any_more_can_still_be_read(
+    guarded: Guarded, faulty: Faulty, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A disk that turned read-only: its breaker for writes opens, and says so once."""
+    faulty.set_rules([FaultRule(Fault.STATUS, frozenset({"put"}))])
+    with caplog.at_level(logging.WARNING):
+        assert [put(guarded, key_of(2), b"x") for _ in range(4)] == [Status.ERROR] * 3 + [Status.BREAKER_OPEN]
+    assert get(guarded, KEY, 5000) == DATA
+    assert (counters(guarded)["breaker_state"], counters(guarded)["write_breaker_state"]) == (0, 2)
+    assert ["writes keep failing" in record.message for record in caplog.records] == [True]
 
 
 def test_close_does_not_wait_for_a_hung_backend(faulty: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,3 +235,43 @@ def test_readers_writers_and_clear_at_once_serve_no_wrong_byte(two_tier_rig):
     assert store.flush(10)
     assert store.stats().tiers["cpu"].leases == 0
     assert store.counters.get("internal_errors") == 0
+
+
+@pytest.mark.parametrize("fault", [Fault.RAISE, Fault.STATUS, Fault.HANG])
+def test_a_tier_that_cannot_be_cleared_serves_nothing_until_it_could_be(disk_rig, fault):
+    trouble = Trouble()
+    session = disk_rig.store(wrap=trouble.wrap).open(namespace(), layout())
+    hashes, pages = chain(4), random_pages(4)
+    put(session, hashes, pages)
+    trouble.now(fault, "delete")
+    session.clear()
+    assert found_in(session, hashes).pages == 0
+    assert read(session, hashes)[0] == [MissReason.ABSENT] * 4
+    assert put(session, hashes, pages) == [False] * 4
+    trouble.over()
+    assert put(session, chain(4, seed=1), pages) == [True] * 4
+    assert found_in(session, hashes).pages == 0, "the first set after the trouble cleared it"
+    assert found_in(session, chain(4, seed=1)).pages == 4
+
+
+def test_what_was_being_written_while_it_was_cleared_does_not_come_back(two_tier_rig, monkeypatch):
+    monkeypatch.setattr("sgkv.store.session._DISCARD_TIMEOUT", 0.1)
+    trouble = Trouble(deadline=30.0)
+    store = two_tier_rig.store(wrap=trouble.wrap)
+    session = store.open(namespace(), layout())
+    trouble.now(Fault.HANG, "put")
+    put(session, chain(4), random_pages(4))
+    assert trouble.faulty.wait_hanging(10)
+    session.clear()
+    trouble.over()
+    assert store.flush(10)
+    assert found_in(session, chain(4)).pages == 0
+    put(session, chain(4, seed=1), random_pages(4))
+    assert found_in(session, chain(4)).pages == 0
+    assert store.flush(10)
+    assert found_in(session, chain(4, seed=1)).pages == 4
+
+
+def test_a_lookup_of_nothing(disk_rig):
+    session = disk_rig.store().open(namespace(), layout())
+    assert session.lookup(Span([]), Deadline(0)).pages == 0
