@@ -121,7 +121,9 @@ class Guarded(Wrapper):
         closer = WorkerPool(1, f"sgkv-{self.name}-close", backlog=0)
         closing = closer.submit(self.inner.close)
         ends = time.monotonic() + _CLOSE_SECONDS
-        if closing is not None and wait([closing], _CLOSE_SECONDS).done:
+        if closing is None:  # no threads left to start: without one that could be abandoned, then
+            self.inner.close()
+        elif wait([closing], _CLOSE_SECONDS).done:
             self._note("close", closing.exception())
             closer.close(_CLOSE_SECONDS)
         self._pool.close(max(0.0, ends - time.monotonic()))

@@ -34,17 +34,22 @@ class WorkerPool:
         self._started: list[threading.Thread] = []
         self._idle = 0
         self._queued = 0
+        self._refused = False
         self._closed = False
 
     def submit(self, task: Task) -> Future[None] | None:
-        """Hand a task over; None when every thread is busy and the backlog is full, or when closed."""
+        """Hand a task over; None when every thread is busy and the backlog is full, or when closed.
+
+        Also None where a thread is needed and the system has none to give.
+        """
         with self._lock:
-            startable = self.threads - len(self._started)
-            if self._closed or self._queued >= self._idle + startable + self._backlog:
+            if self._closed:
+                return None
+            if self._queued >= self._idle and len(self._started) < self.threads:
+                self._start()
+            if not self._started or self._queued >= self._idle + self._backlog:
                 return None
             self._queued += 1
-            if self._queued > self._idle and startable:
-                self._start()
             future: Future[None] = Future()
             self._queue.put((future, task))
         return future
@@ -64,9 +69,15 @@ class WorkerPool:
     def _start(self) -> None:
         name = f"{self._name}-{len(self._started)}"
         thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # a limit, or an interpreter that shuts down (Python 3.12)
+            if not self._refused:
+                self._refused = True
+                log.warning("%s did not start: %s (said once)", name, error)
+            return
         self._started.append(thread)
         self._idle += 1
-        thread.start()
 
     def _serve(self) -> None:
         while (job := self._queue.get()) is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -232,6 +234,29 @@ def test_close_does_not_wait_for_a_hung_backend(faulty: Faulty, monkeypatch: pyt
     guarded.close()
     assert time.monotonic() - began < 5
     assert get(guarded, KEY, 10) is Status.CLOSED
+
+
+@contextmanager
+def no_threads() -> Iterator[None]:
+    """None can start, because its stack would be larger than memory."""
+    before = threading.stack_size(1 << 46)
+    yield
+    threading.stack_size(before)
+
+
+def test_without_a_thread_it_is_busy_and_recovers(guarded: Guarded) -> None:
+    with no_threads():
+        assert get(guarded, KEY, 10) is Status.TIMEOUT
+    assert counters(guarded)["guard_saturated"] == 1
+    assert get(guarded, KEY, 5000) == DATA
+
+
+def test_close_closes_the_backend_also_without_a_thread(cpu: CpuBackend) -> None:
+    """At the end of a process: Python 3.12 starts none any more when SGLang detaches."""
+    guarded = Guarded(cpu)
+    with no_threads():
+        guarded.close()
+    assert get(cpu, KEY, 10) is Status.CLOSED
 
 
 def test_it_offers_what_the_backend_offers_and_can_be_abandoned(cpu: CpuBackend) -> None:

@@ -65,6 +65,27 @@ def test_threads_start_only_when_needed(pool: WorkerPool) -> None:
     assert len([thread for thread in threading.enumerate() if thread.name.startswith("test-")]) == 1
 
 
+@pytest.fixture
+def no_threads() -> Iterator[Callable[[], None]]:
+    """No thread can start, because its stack would be larger than memory; calling it ends that."""
+    before = threading.stack_size(1 << 46)
+    yield lambda: threading.stack_size(before) and None
+    threading.stack_size(before)
+
+
+def test_where_no_thread_can_be_had_work_is_refused_and_nothing_is_lost_by_it(
+    no_threads: Callable[[], None],
+) -> None:
+    pool, done = WorkerPool(1, "test-none", backlog=1), threading.Event()
+    assert [pool.submit(done.set) for _ in range(3)] == [None] * 3
+    assert not spread_until(pool, 1, lambda _: done.set(), 1, Deadline(10))
+    spread(pool, 2, lambda _: None, 1)
+    no_threads()
+    assert pool.submit(done.set) is not None
+    assert done.wait(10)
+    assert pool.close(10)
+
+
 def test_close_finishes_what_was_accepted_and_refuses_more(pool: WorkerPool, go_on: threading.Event) -> None:
     done: list[int] = []
     for number in range(3):
