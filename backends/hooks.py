@@ -7,6 +7,7 @@ import logging
 from sgkv.backends.base import GetItem, PutItem
 
 log = logging.getLogger(__name__)
+_said: set[tuple[str, type[Exception]]] = set()
 
 
 def prepared(item: PutItem) -> bool:
@@ -15,8 +16,8 @@ def prepared(item: PutItem) -> bool:
         return True
     try:
         item.prepare()
-    except Exception:  # the contract names any exception of the callback
-        log.exception("preparing %s failed", item.key)
+    except Exception as error:  # noqa: BLE001 - the contract names any exception of the callback
+        _say("preparing", item.key, error)
         return False
     return True
 
@@ -27,6 +28,13 @@ def checked(item: GetItem) -> bool:
         return True
     try:
         return item.check()
-    except Exception:  # the contract names any exception of the callback
-        log.exception("checking %s failed", item.key)
+    except Exception as error:  # noqa: BLE001 - the contract names any exception of the callback
+        _say("checking", item.key, error)
         return False
+
+
+def _say(what: str, key: str, error: Exception) -> None:
+    """Once for each type: what fails for one blob fails for the next thousand."""
+    if (what, type(error)) not in _said:
+        _said.add((what, type(error)))
+        log.error("%s %s failed (said once)", what, key, exc_info=error)

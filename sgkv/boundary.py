@@ -2,7 +2,8 @@
 
 A storage layer must never hurt the engine it serves. Inside, code raises what is wrong; at the edge
 (an engine's call into us, or the top of one of our threads) `contained` turns it into a counted,
-logged miss. Repeats of the same error are logged once a minute, with how many were held back.
+logged miss. Errors of one type at one place are logged once a minute, with how many were held back:
+their texts name pages and slots, so that no two are the same.
 """
 
 from __future__ import annotations
@@ -48,6 +49,6 @@ def contained(what: str, counters: Counters) -> Iterator[None]:
         yield
     except Exception as error:  # this is the boundary
         counters.add("internal_errors")
-        held = _throttle.admit(f"{what}: {error!r}")
+        held = _throttle.admit(f"{what}: {type(error).__name__}")
         if held is not None:
             logger.exception("sgkv: %s failed; treated as a miss (%d repeats not logged)", what, held)
