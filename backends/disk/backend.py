@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
+from sgkv.backends import failpoints
 from sgkv.backends.base import Backend, BackendStats, BlobInfo, Capabilities, GetItem, PutItem, Status
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.disk.discard import Quarantine, Trash
@@ -145,6 +146,7 @@ class DiskBackend(Backend):
             if not admitted:
                 return [False] * len(keys)
             self._index.forget(keys)
+            failpoints.passing("delete.forgotten")
             return [self._unlink(path) for path in paths]
 
     def delete_prefix(self, prefix: str) -> bool:
@@ -153,6 +155,7 @@ class DiskBackend(Backend):
         with self._gate.passing() as admitted:
             if not admitted:
                 return False
+            failpoints.passing("prefix.begun")
             try:
                 if os.path.lexists(folder):
                     self._trash.drop(folder)
@@ -160,6 +163,7 @@ class DiskBackend(Backend):
                 self._faults.note("delete_prefix", error)
                 return False
             self._index.forget(self._index.under(prefix))
+            failpoints.passing("prefix.forgotten")
         return True
 
     def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
@@ -180,6 +184,7 @@ class DiskBackend(Backend):
     def quarantine(self, keys: Sequence[str]) -> None:
         """Take bad blobs out of service; the last few files stay in `quarantine/` for a look."""
         self._index.forget(keys)
+        failpoints.passing("quarantine.forgotten")
         self._index.count("quarantined", sum(map(self._set_aside, keys)))
 
     def wait_scanned(self, timeout: float) -> bool:
@@ -242,6 +247,7 @@ class DiskBackend(Backend):
         except OSError as error:
             self._faults.note("delete", error)
             return False
+        failpoints.passing("delete.unlinked")
         return True
 
     def _set_aside(self, key: str) -> bool:

@@ -13,6 +13,7 @@ from concurrent.futures import wait
 from contextlib import suppress
 from itertools import count
 
+from sgkv.backends import failpoints
 from sgkv.backends.disk.layout import Layout
 from sgkv.backends.workers import WorkerPool, in_background
 
@@ -41,6 +42,7 @@ class Trash:
         target = os.path.join(self._layout.trash, f"{time.time_ns()}.{os.getpid()}.{next(_numbers)}")
         with suppress(FileNotFoundError):
             os.rename(folder, target)
+        failpoints.passing("prefix.moved")
         self._emptying = in_background(self._pool, self._empty) or self._emptying
 
     def wait(self, timeout: float) -> bool:
@@ -59,9 +61,11 @@ class Trash:
                     return
                 with suppress(OSError):
                     os.unlink(os.path.join(folder, name))
+                failpoints.passing("trash.unlinked")
             for name in folders:
                 with suppress(OSError):
                     os.rmdir(os.path.join(folder, name))
+        failpoints.passing("trash.emptied")
 
 
 def remove_empty_parents(layout: Layout, paths: Iterable[str]) -> None:
@@ -91,10 +95,12 @@ class Quarantine:
             os.rename(source, os.path.join(self._layout.quarantine, name))
         except FileNotFoundError:
             return False
-        self._trim()
+        failpoints.passing("quarantine.moved")
+        self.trim()
+        failpoints.passing("quarantine.trimmed")
         return True
 
-    def _trim(self) -> None:
+    def trim(self) -> None:
         """Delete the oldest until the rest is within bounds."""
         kept = 0
         newest_first = sorted(os.listdir(self._layout.quarantine), reverse=True)

@@ -23,6 +23,8 @@ from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
+from sgkv.backends import failpoints
+
 _KEY = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.=+@,-]{0,199}/)*[A-Za-z0-9_][A-Za-z0-9_.=+@,-]{0,199}")
 _MAX_KEY = 1000
 _AT_FDCWD = -100
@@ -89,6 +91,7 @@ def publish(temp: str, final: str) -> bool:
             if last_try or not os.path.exists(temp):
                 raise
             os.makedirs(os.path.dirname(final), exist_ok=True)
+            failpoints.passing("put.folder")
     raise AssertionError("unreachable")
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from sgkv.backends import failpoints
 from sgkv.backends.disk.discard import remove_empty_parents
 from sgkv.backends.disk.index import DiskIndex, charge
 from sgkv.backends.disk.layout import Layout
@@ -96,6 +97,7 @@ class Room:
     def _delete(self, wanted: int) -> bool:
         victims = self._index.take_victims(wanted)
         paths = [self._layout.path_of(victim.key) for victim in victims]
+        failpoints.passing("evict.chosen")
         for at, path in enumerate(paths):
             try:
                 os.unlink(path)
@@ -105,9 +107,11 @@ class Room:
                 for kept in victims[at:]:
                     self._index.add(*kept)
                 raise
+            failpoints.passing("evict.unlinked")
         remove_empty_parents(self._layout, paths)
         self._index.count_evicted(victims)
         self._free = _UNREAD
+        failpoints.passing("evict.done")
         return bool(victims) or wanted <= 0
 
     def _short_of_free(self, size: int) -> int:

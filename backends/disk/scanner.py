@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 
+from sgkv.backends import failpoints
 from sgkv.backends.disk.index import DiskIndex
 from sgkv.backends.disk.layout import Layout
 from sgkv.backends.disk.walk import walk
@@ -93,11 +94,15 @@ class Scanner:
     def _scan(self) -> None:
         began = self._clock()
         before, found = set(self._index.sizes), []
+        failpoints.passing("scan.begun")
         for blob in walk(self._layout, stopped=self._stop.is_set):
             found.append(blob)
+            failpoints.passing("scan.found")
             if blob.key not in self._index.sizes:
                 self._index.scanning(blob.size)
+        failpoints.passing("scan.walked")
         if not self._stop.is_set():
             self._index.load(sorted(found, key=lambda blob: blob.used), before)
+            failpoints.passing("scan.loaded")
             took = self._clock() - began
             self._good_until = self._clock() + max(_STALE_SECONDS, _STALE_SHARE * took)

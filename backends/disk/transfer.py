@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 
+from sgkv.backends import failpoints
 from sgkv.backends.base import Buffer, GetItem, Part, Status
 from sgkv.backends.cpu.copying import copy
 from sgkv.backends.deadline import Deadline, landing
@@ -114,6 +115,7 @@ def write(fd: int, buffers: Buffers, deadline: Deadline | None) -> Status:
             return Status.TIMEOUT
         written = os.pwritev(fd, left[:_IOV_MAX], at)
         left, at = _after(left, written), at + written
+        failpoints.passing("put.written")
     return Status.OK
 
 

@@ -10,6 +10,7 @@ import os
 import stat
 from contextlib import suppress
 
+from sgkv.backends import failpoints
 from sgkv.backends.base import PutItem, Status
 from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.disk import transfer
@@ -58,11 +59,13 @@ class Writer:
         if not self._room.claim(size):
             return Status.FULL
         published = False
+        failpoints.passing("put.claimed")
         try:
             status = self._write_or_evict(item, path, deadline)
             published = status is Status.OK
         finally:
             self._index.settle(item.key, size, published=published)
+        failpoints.passing("put.indexed")
         return status
 
     def _find(self, key: str, path: str) -> bool:
@@ -89,10 +92,12 @@ class Writer:
         temp = self._layout.temp_path()
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         status = Status.ERROR
+        failpoints.passing("put.opened")
         try:
             status = self._fill(fd, item, deadline)
-            if status is Status.OK and not publish(temp, path):
-                status = Status.EXISTS
+            if status is Status.OK:
+                status = Status.OK if publish(temp, path) else Status.EXISTS
+                failpoints.passing("put.renamed")
         finally:
             if status is not Status.OK:
                 with suppress(OSError):
@@ -108,6 +113,7 @@ class Writer:
                 os.fdatasync(fd)
         finally:
             os.close(fd)
+        failpoints.passing("put.filled")
         late = deadline is not None and deadline.over  # then the buffers may have changed under the write
         return Status.TIMEOUT if late else status
 

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
+from sgkv.backends import failpoints
 from sgkv.backends.base import Status
 from sgkv.backends.cpu import CpuBackend, Reservation
 from sgkv.boundary import contained
@@ -91,6 +92,7 @@ class Promoter:
                 reservations[index] = reservation
         if not reservations:
             return
+        failpoints.passing("promote.reserved")
         again = BlobRead(
             read.key,
             read.identity,
@@ -100,11 +102,13 @@ class Promoter:
             [[reservation.view] for reservation in reservations.values()],
         )
         (status,) = tier.backend.get([again.item()])
+        failpoints.passing("promote.read")
         for reservation in reversed(reservations.values()):
             if status is Status.OK:
                 reservation.commit()
             else:
                 reservation.abort()
+        failpoints.passing("promote.committed")
         if status is Status.OK:
             self._counters.add("promoted_pages", len(reservations))
 

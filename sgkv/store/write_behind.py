@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from sgkv.backends import failpoints
 from sgkv.backends.base import PutItem
 from sgkv.backends.cpu import Lease
 from sgkv.boundary import contained
@@ -218,10 +219,13 @@ class WriteBehind:
 
     def _write(self, batch: Sequence[Work]) -> None:
         items = [item for work in batch for item in work.items()]
+        failpoints.passing("behind.taken")
         for tier in self._tiers:
             statuses = tier.backend.put(items)
+            failpoints.passing("behind.written")
             self._counters.writes(tier.name, statuses, [item.size for item in items])
             self._refresh(tier, batch)
+        failpoints.passing("behind.done")
 
     def _refresh(self, tier: Tier, batch: Sequence[Work]) -> None:
         """Leave the order of eviction as: children first, then their parents."""
