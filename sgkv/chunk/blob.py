@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xxhash import xxh3_128
 
 from sgkv.backends.base import Buffer, GetItem, Part, PutItem
-from sgkv.backends.deadline import Deadline
 from sgkv.chunk.convert import convert_in_place
 from sgkv.chunk.header import Header, HeaderError, checksum, decode_header, encode_header, header_size
 from sgkv.chunk.layout import PageLayout
@@ -27,6 +26,8 @@ class BlobIdentity:
     namespace: str
     layout: PageLayout
     producer: str
+    clock: Callable[[], float] = time.time
+    """Unix seconds, for expiry."""
 
 
 def put_item(
@@ -41,7 +42,7 @@ def put_item(
             namespace=identity.namespace, order=layout.order.value, dtype=layout.dtype,
             tokens=layout.tokens, layers=layout.layers, heads=layout.heads, rows=layout.rows,
             hashes=packed_hashes(hashes), checksums=b"".join(map(checksum, pages)),
-            expires_at=expires_at, created_at=int(time.time()), producer=identity.producer,
+            expires_at=expires_at, created_at=int(identity.clock()), producer=identity.producer,
         )  # fmt: skip
         encode_header(fields, header)
 
@@ -65,8 +66,9 @@ class BlobRead:
     hashes: Sequence[str]
     """Expected hashes of those pages."""
     pages: Sequence[Page]
+    expires_at: int = 0
+    """Of the blob, once it was checked."""
     header: Buffer = field(init=False)
-    deadline: Deadline | None = field(init=False, default=None)
     outcomes: list[MissReason | None] = field(init=False)
     _runs: list[tuple[int, Buffer]] = field(init=False, default_factory=list)
     """(which wanted page, buffer) for every part after the header."""
@@ -78,9 +80,8 @@ class BlobRead:
         self.header = memoryview(bytearray(header_size(self.total_pages)))
         self.outcomes = [MissReason.CORRUPT] * len(self.positions)
 
-    def item(self, deadline: Deadline | None = None) -> GetItem:
-        """What to ask the backend for, with the deadline that the call will have."""
-        self.deadline = deadline
+    def item(self) -> GetItem:
+        """What to ask the backend for."""
         parts = [Part(0, self.header)]
         self._runs = []
         page_bytes, start = self.identity.layout.page_bytes, len(self.header)
@@ -102,11 +103,15 @@ class BlobRead:
         self._digested = max(self._digested, filled - 1)
 
     def check(self) -> bool:
-        """Verify header and pages, and convert pages of another byte order; False if any is bad."""
+        """Verify header and pages, and convert pages of another byte order; False if any is bad.
+
+        Inside the landing that filled the pages, as backends call it.
+        """
         refusal, header = self._read_header()
         if header is None:
             self.outcomes = [refusal] * len(self.positions)
             return False
+        self.expires_at = header.expires_at
         if not self._digests:
             self.progress(0)
         self.progress(1 + len(self._runs))
@@ -116,10 +121,9 @@ class BlobRead:
         ]
         self._digests = []
         if not header.shaped_like(self.identity.layout):
-            self.outcomes = [
-                outcome or self._convert(header, page)
-                for outcome, page in zip(self.outcomes, self.pages, strict=True)
-            ]
+            for outcome, page in zip(self.outcomes, self.pages, strict=True):
+                if outcome is None:
+                    convert_in_place(page, header.layout, self.identity.layout)
         return not any(self.outcomes)
 
     def _read_header(self) -> tuple[MissReason | None, Header | None]:
@@ -132,7 +136,7 @@ class BlobRead:
         layout = self.identity.layout
         if header.codecs or not (header.shaped_like(layout) or header.layout.converts_to(layout)):
             return MissReason.LAYOUT, None
-        if header.expired(time.time()):
+        if header.expired(self.identity.clock()):
             return MissReason.EXPIRED, None
         return None, header
 
@@ -140,12 +144,3 @@ class BlobRead:
         if header.hash_of(position) != expected:
             return MissReason.FOREIGN
         return None if header.checksum_of(position) == digest else MissReason.CORRUPT
-
-    def _convert(self, header: Header, page: Page) -> MissReason | None:
-        if self.deadline is None:
-            convert_in_place(page, header.layout, self.identity.layout)
-            return None
-        with self.deadline.landing() as admitted:
-            if admitted:
-                convert_in_place(page, header.layout, self.identity.layout)
-        return None if admitted else MissReason.TIMEOUT

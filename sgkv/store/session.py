@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sgkv.backends import failpoints
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import BlobIdentity, Page
 from sgkv.chunk.layout import Order, PageLayout
@@ -40,6 +40,8 @@ class Machinery:
     write_behind: WriteBehind | None
     """None without an arena tier, or without a tier below it."""
     promoter: Promoter | None
+    clock: Callable[[], float]
+    """Unix seconds, for expiry."""
 
     @property
     def arena(self) -> Tier | None:
@@ -65,7 +67,7 @@ class Session:
         self._clearing = threading.Lock()
         self._uncleared: frozenset[str] = frozenset()
         """Tiers that may still hold what was cleared: nothing is read from them."""
-        self._identity = BlobIdentity(namespace.digest, layout, producer)
+        self._identity = BlobIdentity(namespace.digest, layout, producer, machinery.clock)
         # Arena pages have no header that could tell their byte order: each order is its own.
         self._arena_namespace = f"{namespace.digest}.{layout.order.value}"
         opaque = layout.order is Order.OPAQUE  # recurrent state: one page is one object
@@ -77,14 +79,14 @@ class Session:
     def lookup(self, span: Span, deadline: Deadline) -> Found:
         """How many leading pages of the span can be read now. No effect on the eviction order.
 
-        No tier is asked once `deadline` is over, so it is exceeded by one tier's `contains` at most.
+        Tiers answer within `deadline`, and none is asked once that is over or it has not answered.
         """
-        return self._search(span).over(self._cleared_tiers(), deadline)
+        return self._search(span, deadline).over(self._cleared_tiers())
 
     def contains(self, span: Span, deadline: Deadline) -> list[bool]:
         """For each page of the span, on its own, whether it can be read now."""
-        search = self._search(span)
-        search.over(self._cleared_tiers(), deadline)
+        search = self._search(span, deadline)
+        search.over(self._cleared_tiers())
         return search.available
 
     def get(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[MissReason | None]:
@@ -108,7 +110,7 @@ class Session:
         shared = self._shared
         if self._uncleared:
             self._clear(0.0)
-        expires_at = int(time.time() + shared.ttl) if shared.ttl else 0
+        expires_at = int(shared.clock() + shared.ttl) if shared.ttl else 0
         arena = shared.arena
         if arena is None:
             return self._writing.direct(self._cleared_tiers(), span, pages, expires_at, deadline)
@@ -137,6 +139,7 @@ class Session:
         with self._clearing:
             self._uncleared = frozenset(tier.name for tier in self._shared.tiers)
         self._memo.forget()
+        failpoints.passing("clear.begun")
         self._clear(_DISCARD_TIMEOUT)
         if self._uncleared:
             logger.warning("sgkv: %s cannot be cleared now and is left alone", ", ".join(self._uncleared))
@@ -152,6 +155,7 @@ class Session:
             settled = promoted if tier.arena else written
             if tier.name in asked and not (self._delete_all(tier) and settled):
                 left.append(tier.name)
+            failpoints.passing("clear.tier")
         with self._clearing:
             if self._uncleared is asked:
                 self._uncleared = frozenset(left)
@@ -165,7 +169,7 @@ class Session:
         tiers = self._shared.tiers
         return [tier for tier in tiers if tier.name not in self._uncleared] if self._uncleared else tiers
 
-    def _search(self, span: Span) -> Search:
+    def _search(self, span: Span, deadline: Deadline) -> Search:
         return Search(
             span,
             self._identity.namespace,
@@ -173,6 +177,7 @@ class Session:
             self.pages_per_chunk,
             self._memo,
             [False] * len(span.hashes),
+            deadline,
         )
 
     def _account(self, reading: Reading) -> None:

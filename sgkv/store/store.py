@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sgkv.backends.base import BackendStats
@@ -49,8 +50,13 @@ class Store:
     """
 
     def __init__(
-        self, tiers: Sequence[Tier], options: StoreOptions, counters: Counters | None = None
+        self,
+        tiers: Sequence[Tier],
+        options: StoreOptions,
+        counters: Counters | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`clock` gives Unix seconds, by which pages expire; a cpu tier has its own."""
         if not tiers:
             raise ValueError("a store needs at least one tier")
         if any(tier.arena is not None for tier in tiers[1:]):
@@ -58,6 +64,7 @@ class Store:
         self.counters = counters or Counters()
         self.tiers = tuple(tiers)
         self._options = options
+        self._clock = clock
         arena, below = tiers[0].arena, [tier for tier in tiers if tier.arena is None]
         staged = arena is not None and bool(below)
         self._write_behind = (
@@ -83,6 +90,7 @@ class Store:
             self._options.ttl,
             self._write_behind,
             self._promoter,
+            self._clock,
         )
         return Session(shared, namespace, layout, producer)
 

@@ -13,21 +13,20 @@ from sgkv.keys import chunk_keys, hash_pages
 
 GOLDEN = Path(__file__).with_name("golden_v1.blob")
 LAYOUT = PageLayout(Order.TOKEN, "bfloat16", 4, 2, 2, (16, 8))
-IDENTITY = BlobIdentity("00112233445566778899aabbccddeeff", LAYOUT, "sglang/0.5.23")
 HASHES = hash_pages(range(8), 4)
 PAGES = [bytes((page * 7 + byte) % 256 for byte in range(LAYOUT.page_bytes)) for page in range(2)]
 CREATED, EXPIRES = 1_764_500_000, 4_102_444_800
+IDENTITY = BlobIdentity("00112233445566778899aabbccddeeff", LAYOUT, "sglang/0.5.23", lambda: float(CREATED))
 
 
-def written(monkeypatch: pytest.MonkeyPatch) -> bytes:
-    monkeypatch.setattr("sgkv.chunk.blob.time.time", lambda: float(CREATED))
+def written() -> bytes:
     item = put_item("key", IDENTITY, HASHES, [[memoryview(page)] for page in PAGES], EXPIRES)
     item.prepare()
     return b"".join(item.buffers)
 
 
-def test_the_same_pages_make_the_same_bytes(monkeypatch):
-    assert written(monkeypatch) == GOLDEN.read_bytes()
+def test_the_same_pages_make_the_same_bytes():
+    assert written() == GOLDEN.read_bytes()
 
 
 @pytest.mark.parametrize("order", [Order.TOKEN, Order.LAYER, Order.HEAD])

@@ -1,6 +1,7 @@
 """A store over real tiers, small enough to reason about: 4 pages of 16 tokens a chunk."""
 
 import os
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -63,16 +64,22 @@ class Rig:
     stores: list[Store]
 
     def store(
-        self, *, cpu_bytes: int = 8 * MIB, disk_bytes: int = 64 * MIB, wrap=lambda b: b, **options
+        self,
+        *,
+        cpu_bytes: int = 8 * MIB,
+        disk_bytes: int = 64 * MIB,
+        wrap=lambda b: b,
+        clock=time.time,
+        **options,
     ) -> Store:
         made: list[Tier] = []
         if "cpu" in self.tiers:
-            cpu = CpuBackend(cpu_bytes, prefault=False)
+            cpu = CpuBackend(cpu_bytes, prefault=False, clock=clock)
             made.append(Tier("cpu", cpu, arena=cpu))
         if "disk" in self.tiers:
             disk = DiskBackend(self.path, disk_bytes, min_free_bytes=0)
             made.append(Tier("disk", wrap(disk)))
-        store = Store(made, StoreOptions(**{"chunk_tokens": 64, "tail_delay": 60.0, **options}))
+        store = Store(made, StoreOptions(**{"chunk_tokens": 64, "tail_delay": 60.0, **options}), clock=clock)
         self.stores.append(store)
         return store
 

@@ -1,7 +1,6 @@
 """What goes in comes out, through every combination of tiers and every way to cut a sequence."""
 
 import random
-import time
 from uuid import uuid4
 
 import pytest
@@ -176,13 +175,13 @@ def test_clear_reaches_what_was_still_queued(two_tier_rig):
     assert found_in(two_tier_rig.restart(store).open(namespace(), layout()), chain(7)).pages == 0
 
 
-def test_expired_is_a_miss_with_its_reason(disk_rig, monkeypatch):
-    session = disk_rig.store(ttl=100.0).open(namespace(), layout())
+def test_expired_is_a_miss_with_its_reason(disk_rig):
+    now = [1_000_000.0]
+    session = disk_rig.store(ttl=100.0, clock=lambda: now[0]).open(namespace(), layout())
     hashes = chain(4)
     put(session, hashes, random_pages(4))
     assert read(session, hashes)[0] == [None] * 4
-    later = time.time() + 200.0
-    monkeypatch.setattr("sgkv.chunk.blob.time.time", lambda: later)
+    now[0] += 200.0
     assert read(session, hashes)[0] == [MissReason.EXPIRED] * 4
 
 
