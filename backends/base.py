@@ -164,8 +164,11 @@ class Backend(ABC):
     def contains(self, keys: Sequence[str]) -> list[bool]:
         """Whether each key could be read now. A doubt is False."""
 
-    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
-        """`contains`, and whether it could be asked at all: `Status.OK` or why every doubt is False."""
+    def probe(self, keys: Sequence[str], deadline: Deadline | None = None) -> tuple[list[bool], Status]:
+        """`contains`, and whether it could be asked at all: `Status.OK` or why every doubt is False.
+
+        A wrapper that bounds calls answers within `deadline`; others need not look at it.
+        """
         return self.contains(keys), Status.OK
 
     @abstractmethod

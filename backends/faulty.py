@@ -80,11 +80,11 @@ class Faulty(Wrapper):
         """Wait until one more call hangs; False after `timeout` seconds."""
         return self._hanging.acquire(timeout=timeout)
 
-    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
+    def probe(self, keys: Sequence[str], deadline: Deadline | None = None) -> tuple[list[bool], Status]:
         rule = self._strike("contains")
         if rule is not None and _ends(rule):
             return [False] * len(keys), rule.status
-        return self.inner.probe(keys)
+        return self.inner.probe(keys, deadline)
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         rule = self._strike("put")

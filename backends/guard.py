@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _CLOSE_SECONDS = 2.0
+_DROP_SECONDS = 2.0
+"""A prefix is dropped while an engine's scheduler waits."""
 _EVIDENCE = 0.1
 """A caller that waits less than this share of our own deadline proves nothing when it gives up."""
 _FAILURES = frozenset({Status.TIMEOUT, Status.ERROR})
@@ -53,7 +55,8 @@ class Guarded(Wrapper):
     ) -> None:
         """Deadlines in seconds; of these and the one a caller brings the nearer holds.
 
-        `contains_deadline` is also for `touch` and `pin`, `put_deadline` for deletions.
+        `contains_deadline` is also for `touch`, `pin` and `quarantine`, which come in the middle of
+        reads; `put_deadline` for deletions, of which that of a prefix takes two seconds at most.
         `clock` gives monotonic seconds to the breaker.
         """
         super().__init__(inner)
@@ -61,6 +64,7 @@ class Guarded(Wrapper):
         self._contains_deadline = contains_deadline
         self._get_deadline = get_deadline
         self._put_deadline = put_deadline
+        self._drop_deadline = min(put_deadline, _DROP_SECONDS)
         self._reading = Breaker(breaker or BreakerPolicy(), clock)
         self._writing = Breaker(breaker or BreakerPolicy(), clock)
         self._pool = WorkerPool(max_inflight, f"sgkv-{inner.name}-guard", backlog=0)
@@ -69,8 +73,9 @@ class Guarded(Wrapper):
         self._said: set[tuple[str, type[BaseException]]] = set()
         self._closed = False
 
-    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
-        answer = self._call("contains", lambda: self.inner.probe(keys), self._contains_deadline, patient=True)
+    def probe(self, keys: Sequence[str], deadline: Deadline | None = None) -> tuple[list[bool], Status]:
+        limit, patient = _nearer(self._contains_deadline, deadline)
+        answer = self._call("contains", lambda: self.inner.probe(keys, deadline), limit, patient=patient)
         return ([False] * len(keys), answer) if isinstance(answer, Status) else answer
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
@@ -89,10 +94,12 @@ class Guarded(Wrapper):
         return self._ask("delete", lambda: self.inner.delete(keys), [False] * len(keys), self._put_deadline)
 
     def delete_prefix(self, prefix: str) -> bool:
-        return self._ask("delete_prefix", lambda: self.inner.delete_prefix(prefix), False, self._put_deadline)
+        return self._ask(
+            "delete_prefix", lambda: self.inner.delete_prefix(prefix), False, self._drop_deadline
+        )
 
     def quarantine(self, keys: Sequence[str]) -> None:
-        self._ask("quarantine", lambda: self.inner.quarantine(keys), None, self._put_deadline)
+        self._ask("quarantine", lambda: self.inner.quarantine(keys), None)
 
     def touch(self, keys: Sequence[str]) -> None:
         self._ask("touch", lambda: self.inner.touch(keys), None)
@@ -146,9 +153,8 @@ class Guarded(Wrapper):
     ) -> list[Status]:
         if deadline.over:
             return [Status.TIMEOUT] * items
-        left = deadline.remaining()
-        limit = own_limit if left is None else min(own_limit, left)
-        answer = self._call(op, run, limit, patient=limit >= _EVIDENCE * own_limit)
+        limit, patient = _nearer(own_limit, deadline)
+        answer = self._call(op, run, limit, patient=patient)
         if answer is Status.TIMEOUT:
             deadline.cancel()
         return [answer] * items if isinstance(answer, Status) else answer
@@ -204,6 +210,13 @@ class Guarded(Wrapper):
             self._said.add(kind)
             log.warning("%s: %s raised (said once; see counter guard_errors)", self.name, op, exc_info=error)
         return True
+
+
+def _nearer(own_limit: float, deadline: Deadline | None) -> tuple[float, bool]:
+    """Seconds to wait, and whether a caller that waits so long proves something when it gives up."""
+    left = None if deadline is None else deadline.remaining()
+    limit = own_limit if left is None else min(own_limit, left)
+    return limit, limit >= _EVIDENCE * own_limit
 
 
 def _failed(answer: object) -> bool:

@@ -35,9 +35,9 @@ class Metered(Wrapper):
         self._observer = observer
         self._clock = clock
 
-    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
+    def probe(self, keys: Sequence[str], deadline: Deadline | None = None) -> tuple[list[bool], Status]:
         began = self._clock()
-        found, status = self.inner.probe(keys)
+        found, status = self.inner.probe(keys, deadline)
         outcomes: dict[Status, int] = _answers(found) if status is Status.OK else {status: len(found)}
         self._tell("contains", began, outcomes, 0)
         return found, status

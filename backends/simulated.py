@@ -41,9 +41,9 @@ class Simulated(Wrapper):
         self._lock = threading.Lock()
         self._link_free_at = 0.0
 
-    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
+    def probe(self, keys: Sequence[str], deadline: Deadline | None = None) -> tuple[list[bool], Status]:
         self._sleep(self._delay(0))
-        return self.inner.probe(keys)
+        return self.inner.probe(keys, deadline)
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         if not self._travel(sum(item.size for item in items), deadline):

@@ -19,8 +19,8 @@ class Wrapper(Backend):
     def contains(self, keys: Sequence[str]) -> list[bool]:
         return self.probe(keys)[0]
 
-    def probe(self, keys: Sequence[str]) -> tuple[list[bool], Status]:
-        return self.inner.probe(keys)
+    def probe(self, keys: Sequence[str], deadline: Deadline | None = None) -> tuple[list[bool], Status]:
+        return self.inner.probe(keys, deadline)
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         return self.inner.put(items, deadline)

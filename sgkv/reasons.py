@@ -44,6 +44,10 @@ _BY_STATUS = {
 }
 
 
+DOWN = frozenset({Status.TIMEOUT, Status.BREAKER_OPEN, Status.CLOSED})
+"""After these a tier is not asked again in the same call."""
+
+
 def reason_of(status: Status) -> MissReason:
     """The miss reason of a failed backend read."""
     return _BY_STATUS.get(status, MissReason.TIER_ERROR)

@@ -150,7 +150,7 @@ class SgkvHiCache(HiCacheStorage):
     @_guarded("lookup", lambda *_a, **_k: 0)
     def batch_exists(self, keys: list[str], extra_info: HiCacheStorageExtraInfo | None = None) -> int:
         """How many leading pages can be read. SGLang cuts its prefetch there."""
-        found = self._find(_KV, _span(keys, extra_info))
+        found = self._find(_KV, _span(keys, extra_info), Deadline(self._times.exists_deadline))
         self.store.counters.lookup(len(keys), found.pages, found.reason)
         return found.pages
 
@@ -168,13 +168,14 @@ class SgkvHiCache(HiCacheStorage):
         """
         span = _span(keys, extra_info)
         logical = self.shelves.logical_anchor and bool(pool_transfers)  # then other pools have the bytes
-        kv = Found(len(keys), None) if logical else self._find(_KV, span)
+        deadline = Deadline(self._times.exists_deadline)
+        kv = Found(len(keys), None) if logical else self._find(_KV, span, deadline)
         hits = {_KV: kv.pages} if kv.pages else {}
         lengths = set(range(1, kv.pages + 1))
         for transfer in pool_transfers or []:
             if transfer.hit_policy is PoolHitPolicy.BLOCK_GROUPS:
                 continue  # reports a verdict of its own, never gates the KV hit, and we have none to give
-            can = restorable(self._cover(transfer, span, kv.pages))
+            can = restorable(self._cover(transfer, span, kv.pages, deadline))
             if can:
                 hits[str(transfer.name)] = max(can)
             lengths &= can
@@ -183,17 +184,17 @@ class SgkvHiCache(HiCacheStorage):
         self.store.counters.lookup(len(keys), pages, reason)
         return PoolTransferResult(pages, hits, sorted(lengths))
 
-    def _find(self, pool: str, span: Span) -> Found:
+    def _find(self, pool: str, span: Span, deadline: Deadline) -> Found:
         shelf = self.shelves.usable(pool)
         if isinstance(shelf, MissReason):
             return Found(0, shelf)
-        return shelf.session.lookup(span, Deadline(self._times.exists_deadline))
+        return shelf.session.lookup(span, deadline)
 
-    def _cover(self, transfer: PoolTransfer, span: Span, kv_pages: int) -> PoolCover:
+    def _cover(self, transfer: PoolTransfer, span: Span, kv_pages: int, deadline: Deadline) -> PoolCover:
         shelf = self.shelves.usable(str(transfer.name))
         present = [False] * kv_pages
         if isinstance(shelf, Shelf):  # the whole span: the KV may end inside a chunk of this pool
-            present = shelf.session.contains(span, Deadline(self._times.exists_deadline))[:kv_pages]
+            present = shelf.session.contains(span, deadline)[:kv_pages]
         trailing = transfer.hit_policy is PoolHitPolicy.TRAILING_PAGES
         window = max(1, len(transfer.keys or ()))
         return PoolCover(Need.TRAILING if trailing else Need.ALL, present, window)

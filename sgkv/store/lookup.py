@@ -9,7 +9,7 @@ from itertools import compress
 from sgkv.backends.base import Status
 from sgkv.backends.deadline import Deadline
 from sgkv.keys import chunk_keys, page_keys
-from sgkv.reasons import MissReason, reason_of
+from sgkv.reasons import DOWN, MissReason, reason_of
 from sgkv.store.memo import ChunkMemo
 from sgkv.store.pools import leading
 from sgkv.store.span import ChunkSlice, Span
@@ -40,12 +40,16 @@ class Search:
     pages_per_chunk: int
     memo: ChunkMemo
     available: list[bool]
+    deadline: Deadline
     reason: MissReason = MissReason.ABSENT
+    down: bool = False
+    """The tier being asked has not answered, and is not asked again in this lookup."""
 
-    def over(self, tiers: Sequence[Tier], deadline: Deadline) -> Found:
+    def over(self, tiers: Sequence[Tier]) -> Found:
         """Ask the tiers in order until one of them completes the span, or the time is up."""
         for tier in tiers:
-            if deadline.over:
+            self.down = False
+            if self.deadline.over:
                 self.reason = MissReason.TIMEOUT
                 break
             if tier.arena is not None:
@@ -59,11 +63,12 @@ class Search:
         return Found(leading(self.available), self.reason)
 
     def _probe(self, tier: Tier, keys: Sequence[str]) -> list[bool]:
-        if not keys:
-            return []
-        flags, status = tier.backend.probe(keys)
+        if not keys or self.down:
+            return [False] * len(keys)
+        flags, status = tier.backend.probe(keys, self.deadline)
         if status is not Status.OK:
             self.reason = reason_of(status)
+            self.down = status in DOWN
         return flags
 
     def _ask_arena(self, tier: Tier) -> None:

@@ -10,13 +10,12 @@ from sgkv.backends.base import GetItem, Part, Status
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import BlobIdentity, BlobRead, Page
 from sgkv.keys import chunk_keys, page_keys
-from sgkv.reasons import MissReason, reason_of
+from sgkv.reasons import DOWN, MissReason, reason_of
 from sgkv.store.memo import ChunkMemo
 from sgkv.store.span import Span
 from sgkv.store.tier import Tier
 
 _CHECKED = frozenset({Status.OK, Status.CORRUPT})
-_TIER_DOWN = frozenset({Status.TIMEOUT, Status.BREAKER_OPEN, Status.CLOSED})
 
 
 @dataclass(slots=True)
@@ -153,7 +152,7 @@ class Reading:
             tier.backend.touch(good[::-1])
         if bad:
             tier.backend.quarantine(bad)
-        return next(filter(_TIER_DOWN.__contains__, statuses), None)
+        return next(filter(DOWN.__contains__, statuses), None)
 
     def _settle(self, read: BlobRead, status: Status, pages: Sequence[int]) -> None:
         outcomes = read.outcomes if status in _CHECKED else [reason_of(status)] * len(pages)
