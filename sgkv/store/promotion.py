@@ -10,7 +10,7 @@ from sgkv.backends import failpoints
 from sgkv.backends.base import Status
 from sgkv.backends.cpu import CpuBackend, Reservation
 from sgkv.boundary import contained
-from sgkv.chunk.blob import BlobRead
+from sgkv.chunk.blob import BlobRead, Page
 from sgkv.counters import Counters
 from sgkv.keys import page_keys
 from sgkv.store.tier import Tier
@@ -87,7 +87,7 @@ class Promoter:
         reservations: dict[int, Reservation] = {}
         page_bytes = read.identity.layout.page_bytes
         for index, key in enumerate(page_keys(arena_namespace, read.hashes)):
-            reservation = self._arena.reserve(key, page_bytes)
+            reservation = self._arena.reserve(key, page_bytes, read.expires_at)
             if isinstance(reservation, Reservation):
                 reservations[index] = reservation
         if not reservations:
@@ -115,6 +115,7 @@ class Promoter:
 
 def _without_pages(read: BlobRead) -> BlobRead:
     """What to read again, without holding on to the engine's memory."""
+    pages: list[Page] = [[] for _ in read.hashes]
     return BlobRead(
-        read.key, read.identity, read.total_pages, read.positions, read.hashes, [[] for _ in read.hashes]
+        read.key, read.identity, read.total_pages, read.positions, read.hashes, pages, read.expires_at
     )

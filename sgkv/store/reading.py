@@ -42,7 +42,10 @@ class Reading:
         """Ask the tiers in order, each for the pages that those above it could not give."""
         for tier in tiers:
             wanted = [page for page, reason in enumerate(self.reasons) if reason]
-            if not wanted or self.deadline.over:
+            if not wanted:
+                return
+            if self.deadline.over:
+                self._miss(wanted, MissReason.TIMEOUT)
                 return
             if tier.arena is not None:
                 self._from_arena(tier, wanted)
@@ -67,9 +70,13 @@ class Reading:
         if down is None:
             self._run(tier, self._page_reads(left), [[page] for page in left])
             return
-        for page in left:
-            if self.reasons[page] is MissReason.ABSENT:  # the tier was not asked for it
-                self.reasons[page] = reason_of(down)
+        self._miss(left, reason_of(down))
+
+    def _miss(self, pages: Iterable[int], reason: MissReason) -> None:
+        """Say why no tier was asked for pages that are not known to be bad."""
+        for page in pages:
+            if self.reasons[page] is MissReason.ABSENT:
+                self.reasons[page] = reason
 
     def _chunk_reads(self, wanted: Sequence[int]) -> tuple[list[BlobRead], list[list[int]]]:
         groups = self._by_chunk(wanted)
@@ -138,20 +145,25 @@ class Reading:
         # A deadline of the tier's own: one that a slow tier used up is cancelled, and the next tier
         # must still be able to land in the same pages.
         deadline = Deadline(self.deadline.remaining())
-        statuses = tier.backend.get([read.item(deadline) for read in reads], deadline)
+        statuses = tier.backend.get([read.item() for read in reads], deadline)
         good: list[str] = []
         bad: list[str] = []
+        old: list[str] = []
         for read, status, pages in zip(reads, statuses, located, strict=True):
             self._settle(read, status, pages)
             if status is Status.OK:
                 good.append(read.key)
                 self.promotable.append((tier, read))
+            elif MissReason.EXPIRED in read.outcomes:
+                old.append(read.key)
             elif status is Status.SHORT or (status is Status.CORRUPT and _unusable(read)):
                 bad.append(read.key)
         if good:
             tier.backend.touch(good[::-1])
         if bad:
             tier.backend.quarantine(bad)
+        if old:
+            tier.backend.delete(old)
         return next(filter(DOWN.__contains__, statuses), None)
 
     def _settle(self, read: BlobRead, status: Status, pages: Sequence[int]) -> None:
@@ -163,9 +175,7 @@ class Reading:
 
 def _unusable(read: BlobRead) -> bool:
     """Whether no reader could ever use this blob: then it only costs space and reads."""
-    return any(
-        outcome in (MissReason.CORRUPT, MissReason.FOREIGN, MissReason.EXPIRED) for outcome in read.outcomes
-    )
+    return any(outcome in (MissReason.CORRUPT, MissReason.FOREIGN) for outcome in read.outcomes)
 
 
 def whole(page: Page) -> list[Part]:

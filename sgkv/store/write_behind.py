@@ -143,7 +143,9 @@ class WriteBehind:
         drained = self.flush(drain_timeout)
         with self._changed:
             self._closing = True
-            left, self._queue = list(self._queue), deque()
+            left = [*self._queue, *(work for _, work in self._tails.values())]
+            self._queue.clear()
+            self._tails.clear()
             self._leased -= sum(work.size for work in left)
             self._changed.notify_all()
         for work in left:

@@ -185,6 +185,54 @@ def test_expired_is_a_miss_with_its_reason(disk_rig):
     assert read(session, hashes)[0] == [MissReason.EXPIRED] * 4
 
 
+def test_an_expired_blob_goes_and_is_no_evidence_of_damage(disk_rig):
+    now = [1000.0]
+    store = disk_rig.store(ttl=100.0, clock=lambda: now[0])
+    session = store.open(namespace(), layout())
+    put(session, chain(4), random_pages(4))
+    now[0] += 200
+    read(session, chain(4))
+    assert found_in(session, chain(4)).pages == 0
+    assert store.stats().tiers["disk"].counters.get("quarantined", 0) == 0
+
+
+def test_what_was_promoted_expires_with_what_it_came_from(two_tier_rig):
+    now = [1000.0]
+    store = two_tier_rig.store(ttl=100.0, clock=lambda: now[0])
+    put(store.open(namespace(), layout()), chain(4), random_pages(4))
+    store = two_tier_rig.restart(store, ttl=100.0, clock=lambda: now[0])
+    session = store.open(namespace(), layout())
+    now[0] += 99
+    assert read(session, chain(4))[0] == [None] * 4
+    assert store.flush(10)
+    assert store.counters.get("promoted_pages") == 4
+    now[0] += 2
+    assert read(session, chain(4))[0] == [MissReason.EXPIRED] * 4
+
+
+def test_a_page_that_came_while_the_store_was_closing_is_let_go(two_tier_rig):
+    """After the last flush, before the queue is shut: its lease would keep the arena's block for ever."""
+    store = two_tier_rig.store()
+    session = store.open(namespace(), layout())
+    behind = store._write_behind
+    flush = behind.flush
+
+    def flush_then_set(timeout):
+        done = flush(timeout)
+        put(session, chain(1), random_pages(1))
+        return done
+
+    behind.flush = flush_then_set
+    store.close()
+    assert store.stats().tiers["cpu"].leases == 0
+    assert store.counters.get("write_behind_dropped_pages") == 1
+
+
+def test_when_time_is_up_the_tiers_that_were_not_asked_are_not_to_blame(rig):
+    session = rig.store().open(namespace(), layout())
+    assert session.get(Span(chain(2)), blank_pages(2), Deadline(0)) == [MissReason.TIMEOUT] * 2
+
+
 def test_a_full_arena_drops_and_says_so(tmp_path):
     rig = Rig(tmp_path, "cpu", [])
     session = rig.store(cpu_bytes=8 * PAGE_BYTES // 4096 * 4096 or 8192).open(namespace(), layout())
