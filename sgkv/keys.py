@@ -15,6 +15,7 @@ from hashlib import sha256
 from itertools import repeat
 
 _U32, _U64 = "I", "Q"
+_U32_BYTES = array(_U32).itemsize
 _NARROW = 0xFFFF_FFFF
 _WIDE_MARK = b"\xff"
 _NAMESPACE_TAG = b"sglang-cache-namespace-v1"
@@ -36,7 +37,7 @@ def hash_pages(token_ids: Sequence[int], page_tokens: int, prior: str | None = N
     tokens = token_ids if full == len(token_ids) else token_ids[:full]
     pages: Iterable[bytes | memoryview]
     try:
-        pages = _chunked(array(_U32, tokens), page_tokens)
+        pages = _chunked(_narrow(tokens), page_tokens)
     except OverflowError:
         pages = map(_page_bytes, _chunked(array(_U64, tokens), page_tokens))
     last = bytes.fromhex(prior) if prior else b""
@@ -47,6 +48,16 @@ def hash_pages(token_ids: Sequence[int], page_tokens: int, prior: str | None = N
         last = digest.digest()
         hashes.append(last.hex())
     return hashes
+
+
+def _narrow(tokens: Sequence[int]) -> array[int]:
+    """Token ids as u32. Raises OverflowError where one does not fit."""
+    if not isinstance(tokens, array) or tokens.itemsize != 2 * _U32_BYTES:
+        return array(_U32, tokens)
+    words = memoryview(tokens).cast("B").cast(_U32)  # SGLang's array("q"): low and high words in turn
+    if words[1::2].tobytes().strip(b"\0"):
+        raise OverflowError("a token id is wider than 32 bits")
+    return array(_U32, words[::2].tobytes())
 
 
 def _chunked(tokens: array[int], page_tokens: int) -> Iterator[memoryview]:

@@ -1,4 +1,4 @@
 """SGLang: its HiCache storage backend, its plugin, and a CPU mode for development.
 
-Only this package imports sglang.
+Only this package, and the benchmarks that compare with it, import sglang.
 """

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from array import array
 
 import pytest
 from hypothesis import given
@@ -64,6 +65,11 @@ def test_equal_to_the_installed_sglang_from_a_namespace_seed():
     seed = namespace_seed("lora", "salt")
     assert seed == storage_namespace_seed("lora", "salt")
     assert hash_pages(range(128), 64, prior=seed) == get_hash_str(list(range(128)), seed, page_size=64)
+
+
+@given(TOKENS, st.sampled_from([1, 4]))
+def test_arrays_of_wide_integers_hash_like_lists(tokens, page):
+    assert hash_pages(array("q", tokens), page) == hash_pages(tokens, page)
 
 
 @given(TOKENS, st.integers(1, 8), st.integers(0, 5))
