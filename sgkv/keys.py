@@ -54,10 +54,12 @@ def _narrow(tokens: Sequence[int]) -> array[int]:
     """Token ids as u32. Raises OverflowError where one does not fit."""
     if not isinstance(tokens, array) or tokens.itemsize != 2 * _U32_BYTES:
         return array(_U32, tokens)
-    words = memoryview(tokens).cast("B").cast(_U32)  # SGLang's array("q"): low and high words in turn
-    if words[1::2].tobytes().strip(b"\0"):
+    import numpy as np  # only here: SGLang's array("q") brings numpy with it
+
+    wide = np.frombuffer(tokens, np.uint64)
+    if wide.max(initial=0) > _NARROW:
         raise OverflowError("a token id is wider than 32 bits")
-    return array(_U32, words[::2].tobytes())
+    return array(_U32, wide.astype(np.uint32).tobytes())
 
 
 def _chunked(tokens: array[int], page_tokens: int) -> Iterator[memoryview]:
