@@ -48,7 +48,7 @@ class WriteBehindConfig(Section):
 class EngineConfig(Section):
     """How long one call of the engine may wait for the store, over all tiers."""
 
-    exists_deadline: Positive = 0.05
+    exists_deadline: Positive = 0.25
     get_deadline: Positive = 5.0
     set_deadline: Positive = 5.0
 

@@ -33,7 +33,7 @@ class Section(BaseModel):
 class DeadlineConfig(Section):
     """How long one batched call to a tier may take before its answer no longer matters."""
 
-    contains: Positive = 0.05
+    contains: Positive = 0.25
     get: Positive = 5.0
     put: Positive = 10.0
 

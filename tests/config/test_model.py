@@ -23,7 +23,7 @@ def test_with_nothing_configured_there_is_memory_before_disk() -> None:
     assert isinstance(disk, DiskTier)
     assert (cpu.capacity, disk.capacity, disk.path) == ("auto", "auto", "auto")
     assert (config.tenant, config.chunk_tokens, config.ttl) == ("default", 256, None)
-    assert (config.engine.exists_deadline, disk.deadlines.get, disk.breaker.cooldown) == (0.05, 5.0, 1.0)
+    assert (config.engine.exists_deadline, disk.deadlines.get, disk.breaker.cooldown) == (0.25, 5.0, 1.0)
 
 
 def test_what_is_printed_can_be_read_back() -> None:
