@@ -145,21 +145,36 @@ class BlobIndex:
         offset = self.slabs.allocate(size)
         if offset is not None or block_size(size) > self.slabs.capacity:
             return offset
-        if self._evict_same_size(size, (1, _COLDEST)) or self._evict_slabs(size):
+        if self._evict_same_size(size, 1):
             return self.slabs.allocate(size)
-        if self._evict_same_size(size, (len(self.entries),)):
+        self._pass_over_held()
+        if self._evict_same_size(size, _COLDEST) or self._evict_slabs(size):
+            return self.slabs.allocate(size)
+        if self._evict_same_size(size, len(self.entries)):
             return self.slabs.allocate(size)
         return None
 
-    def _evict_same_size(self, size: int, depths: Sequence[int]) -> bool:
+    def _evict_same_size(self, size: int, depth: int) -> bool:
         block = block_size(size)
-        for depth in depths:
-            for key in self._policy.victims(depth):
-                entry = self.entries[key]
-                if not entry.refs and block_size(entry.size) == block:
-                    self._evict(entry)
-                    return True
+        for key in self._policy.victims(depth):
+            entry = self.entries[key]
+            if not entry.refs and block_size(entry.size) == block:
+                self._evict(entry)
+                return True
         return False
+
+    def _pass_over_held(self) -> None:
+        """Let what is held and would go next be the most recent, for it is in use.
+
+        Pages that wait to be written to a slow tier become the coldest. To look through all of them
+        for every new page, or to empty slabs around them, would stop the engine.
+        """
+        for _ in range(1 + self.refs // _COLDEST):
+            victims = self._policy.victims(_COLDEST)
+            held = [key for key in victims if self.entries[key].refs]
+            self._policy.touch(held)
+            if len(held) < len(victims) or not victims:
+                return
 
     def _evict_slabs(self, size: int) -> bool:
         """Empty the slabs that lose the fewest bytes beside those of the coldest blobs."""

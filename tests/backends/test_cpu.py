@@ -87,6 +87,22 @@ def test_room_for_another_size_is_not_taken_from_leased_blobs(cpu: CpuBackend, s
         one.release()
 
 
+def test_many_leased_blobs_are_passed_over_for_the_coldest_that_is_not(clock: Clock) -> None:
+    """As many as wait for a slow disk. No other blob pays for them, and the next put does not look again."""
+    cpu = CpuBackend(512 * 4096, clock=clock, prefault=False)
+    keys = fill(cpu, 512, 4096)
+    held = cpu.lease(keys[:200])
+    cpu.touch(keys[200:])
+    for number in range(600, 700):
+        assert put(cpu, key_of(number), blob(4096)) is Status.OK
+    assert cpu.contains(keys) == [True] * 200 + [False] * 100 + [True] * 212
+    assert cpu.stats().evicted_blobs == 100
+    for one in held:
+        assert one is not None
+        one.release()
+    cpu.close()
+
+
 def test_nothing_but_leased_blobs_is_full_and_all_comes_back(cpu: CpuBackend) -> None:
     held = cpu.lease(fill(cpu, ROOM, SIZE))
     assert put(cpu, key_of(100), blob(SIZE)) is Status.FULL
