@@ -88,25 +88,32 @@ class Quarantine:
         self._layout = layout
 
     def take(self, key: str) -> bool:
-        """Move a published file here; False where there is none. Raises OSError as rename does."""
+        """Move a published file here; False where there is none. Raises OSError as rename does.
+
+        Where somebody removed `quarantine/`, the file is deleted instead: it must not be read again.
+        """
         source = self._layout.path_of(key)
         name = f"{time.time_ns()}.{key.replace('/', '~')[-200:]}"
         try:
             os.rename(source, os.path.join(self._layout.quarantine, name))
         except FileNotFoundError:
+            with suppress(FileNotFoundError):
+                os.unlink(source)
+                return True
             return False
         failpoints.passing("quarantine.moved")
-        self.trim()
+        trim_quarantine(self._layout)
         failpoints.passing("quarantine.trimmed")
         return True
 
-    def trim(self) -> None:
-        """Delete the oldest until the rest is within bounds."""
-        kept = 0
-        newest_first = sorted(os.listdir(self._layout.quarantine), reverse=True)
-        for at, name in enumerate(newest_first):
-            path = os.path.join(self._layout.quarantine, name)
-            with suppress(FileNotFoundError):  # two processes may trim at once
-                kept += os.stat(path).st_size
-                if at >= _QUARANTINE_FILES or kept > _QUARANTINE_BYTES:
-                    os.unlink(path)
+
+def trim_quarantine(layout: Layout) -> None:
+    """Delete the oldest files there until the rest is within bounds. Raises OSError as listing does."""
+    kept = 0
+    newest_first = sorted(os.listdir(layout.quarantine), reverse=True)
+    for at, name in enumerate(newest_first):
+        path = os.path.join(layout.quarantine, name)
+        with suppress(FileNotFoundError):  # two processes may trim at once
+            kept += os.stat(path).st_size
+            if at >= _QUARANTINE_FILES or kept > _QUARANTINE_BYTES:
+                os.unlink(path)

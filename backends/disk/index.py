@@ -102,13 +102,20 @@ class DiskIndex:
     def take_victims(self, wanted: int) -> list[Victim]:
         """Remove the next blobs to go, until they make up `wanted` bytes of quota or none is left."""
         victims: list[Victim] = []
+        while wanted > 0 and (taken := self._take_some(wanted)):
+            victims += taken
+            wanted -= sum(charge(victim.size) for victim in taken)
+        return victims
+
+    def _take_some(self, wanted: int) -> list[Victim]:
+        """Few enough that a reader who notes its use does not wait for a hundred thousand of them."""
+        victims: list[Victim] = []
         with self._lock:
-            while wanted > 0 and (batch := self._policy.victims(_VICTIMS)):
-                for key in batch:
-                    if wanted <= 0:
-                        break
-                    victims.append(Victim(key, self._forget(key) or 0))
-                    wanted -= charge(victims[-1].size)
+            for key in self._policy.victims(_VICTIMS):
+                if wanted <= 0:
+                    break
+                victims.append(Victim(key, self._forget(key) or 0))
+                wanted -= charge(victims[-1].size)
         return victims
 
     def count_evicted(self, victims: Sequence[Victim]) -> None:
@@ -127,13 +134,15 @@ class DiskIndex:
             self._unloaded += charge(size)
 
     def load(self, found: Sequence[Found], before: set[str]) -> None:
-        """Take in a whole scan: `found` sorted by last use, `before` what was known when it began.
+        """Take in a whole scan; `before` is what was known when it began.
 
-        New keys go in below everything known, which is more recent; keys of `before` that were
-        not found are gone. Keys that came while it ran stay.
+        New keys go in by their last use, below everything known, which is more recent; keys of
+        `before` that were not found are gone, also where they were found and left while it ran.
+        Keys that came while it ran stay.
         """
         gone = before.difference(blob.key for blob in found)
-        new = [blob for blob in reversed(found) if blob.key not in self.sizes]
+        new = [blob for blob in found if blob.key not in self.sizes and blob.key not in before]
+        new.sort(key=lambda blob: blob.used, reverse=True)
         for start in range(0, len(new), _SLICE):
             with self._lock:
                 for blob in new[start : start + _SLICE]:

@@ -6,8 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextlib import suppress
 
 from sgkv.backends import failpoints
+from sgkv.backends.disk.discard import trim_quarantine
 from sgkv.backends.disk.index import DiskIndex
 from sgkv.backends.disk.layout import Layout
 from sgkv.backends.disk.walk import walk
@@ -78,9 +80,7 @@ class Scanner:
         return self._latest
 
     def _first(self) -> None:
-        """Clean up after writers that died, and load the folder."""
         try:
-            self._layout.remove_dead_temps()
             self._scan()
         finally:
             self._ready.set()
@@ -92,7 +92,11 @@ class Scanner:
             self._scan()
 
     def _scan(self) -> None:
+        """Clean up after processes that died, and load the folder."""
         began = self._clock()
+        self._layout.remove_dead_temps()
+        with suppress(OSError):  # no folder, no quarantine
+            trim_quarantine(self._layout)
         before, found = set(self._index.sizes), []
         failpoints.passing("scan.begun")
         for blob in walk(self._layout, stopped=self._stop.is_set):
@@ -102,7 +106,7 @@ class Scanner:
                 self._index.scanning(blob.size)
         failpoints.passing("scan.walked")
         if not self._stop.is_set():
-            self._index.load(sorted(found, key=lambda blob: blob.used), before)
+            self._index.load(found, before)
             failpoints.passing("scan.loaded")
             took = self._clock() - began
             self._good_until = self._clock() + max(_STALE_SECONDS, _STALE_SHARE * took)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sgkv.backends.base import Status
+from sgkv.backends.disk import scanner
 from sgkv.backends.disk.index import DiskIndex
+from sgkv.backends.disk.layout import Layout
+from sgkv.backends.disk.walk import Found, walk
 from tests.backends.blobs import blob, fill, get, key_of, put
 from tests.backends.disks import ROOM, SIZE, Clock, Open, blob_path, bytes_below, files_below
 
@@ -139,6 +143,56 @@ def test_the_leader_evicts_ahead_of_need(open_disk: Open) -> None:
     fill(disk, 100, 4096)
     assert put(disk, key_of(1000), blob(4096)) is Status.OK
     assert disk.stats().evicted_blobs == 5
+
+
+def test_what_is_deleted_while_a_scan_runs_does_not_come_back(
+    open_disk: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan is held up by hand between finding the files and saying so."""
+    disk = open_disk()
+    keys = fill(disk, 3, SIZE)
+    found, go_on = threading.Event(), threading.Event()
+
+    def slow_walk(*args: Any, **options: Any) -> Iterator[Found]:
+        blobs = list(walk(*args, **options))
+        found.set()
+        assert go_on.wait(20)
+        yield from blobs
+
+    monkeypatch.setattr(scanner, "walk", slow_walk)
+    scan = threading.Thread(target=disk.rescan)
+    scan.start()
+    assert found.wait(10)
+    disk.delete(keys[:2])
+    go_on.set()
+    scan.join(10)
+    assert (disk.stats().blobs, disk.stats().used_bytes) == (1, SIZE)
+
+
+def test_a_bad_file_goes_also_where_quarantine_was_removed(open_disk: Open, folder: Path) -> None:
+    disk = open_disk()
+    keys = fill(disk, 2, SIZE)
+    (folder / "quarantine").rmdir()
+    disk.quarantine(keys[:1])
+    assert disk.contains(keys) == [False, True]
+    assert [path.name for path in files_below(folder / "blobs")] == [Path(keys[1]).name]
+
+
+def test_what_a_crash_left_in_quarantine_is_trimmed_at_the_next_start(open_disk: Open, folder: Path) -> None:
+    (folder / "quarantine").mkdir(parents=True)
+    for number in range(20):
+        (folder / "quarantine" / f"{number:03d}.bad").write_bytes(b"bad")
+    open_disk()
+    assert len(files_below(folder / "quarantine")) == 16
+
+
+def test_a_process_that_stays_cleans_up_after_one_that_died(open_disk: Open, folder: Path) -> None:
+    disk = open_disk()
+    mine = Path(Layout(str(folder)).temp_path()).name
+    host, pid, start, number = mine.rsplit(".", 3)
+    (folder / "tmp" / f"{host}.{pid}.{int(start) - 1}.{number}").write_bytes(b"half")
+    assert disk.rescan(10)
+    assert not files_below(folder / "tmp")
 
 
 def test_bad_files_are_kept_for_a_look_but_not_many(open_disk: Open, folder: Path) -> None:
