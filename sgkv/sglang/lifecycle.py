@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sgkv.sglang.naming import updated_epoch
+from sgkv.sglang.plugin import watches_weights
 
 if TYPE_CHECKING:
     from sgkv.sglang.hicache import SgkvHiCache
@@ -57,6 +58,12 @@ class WeightsChange:
 def register(backend: SgkvHiCache) -> None:
     """A backend was attached: it starts in the epoch this process is in."""
     _backends.add(backend)
+    if not watches_weights():
+        logger.warning(
+            "sgkv: SGLang has not loaded our plugin into this process (is sgkv installed, and allowed by "
+            "SGLANG_PLUGINS?), so an update of the weights would go unnoticed and KV of the old ones be "
+            "served. Do not update weights at runtime."
+        )
     if _state.epoch:
         backend.shelves.enter_epoch(_state.epoch)
     if not _state.settled:

@@ -39,14 +39,24 @@ _MOVED = (
 )
 
 
+_watching = False
+
+
+def watches_weights() -> bool:
+    """Whether updates of the weights are seen in this process."""
+    return _watching
+
+
 def install() -> None:
     """Entry point. Registers hooks and returns; never raises."""
+    global _watching  # noqa: PLW0603 - plugins are loaded once a process
     import sglang
 
     try:
         _offer_flag()
         if _SCHEDULER in sys.modules:  # importing it elsewhere would pull it into the CLI's process
             _watch_weights()
+            _watching = True
     except (ImportError, AttributeError, KeyError, TypeError) as error:
         version = getattr(sglang, "__version__", "unknown")
         logger.error(_MOVED, version, error, "Do not update weights at runtime with it.")  # noqa: TRY400

@@ -27,6 +27,7 @@ from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.runtime_context import get_context
 from sglang.srt.server_args import ServerArgs
 
+from sgkv import boundary
 from sgkv.sglang import facts, lifecycle
 from sgkv.sglang.hicache import SgkvHiCache
 from tests.sglang.engine import Engine
@@ -139,9 +140,10 @@ def tiered_rig(request: pytest.FixtureRequest, rig: Rig) -> Rig:
 
 
 @pytest.fixture(autouse=True)
-def fresh_lifecycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test is a process of its own, as far as updates of weights are counted."""
+def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test is a process of its own, as far as weights were updated and errors logged."""
     monkeypatch.setattr(lifecycle, "_state", type(lifecycle._state)())
+    monkeypatch.setattr(boundary, "_throttle", type(boundary._throttle)())
 
 
 @contextmanager

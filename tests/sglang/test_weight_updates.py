@@ -2,6 +2,7 @@
 
 import pytest
 
+from sgkv.sglang import plugin
 from sgkv.sglang.hicache import SgkvHiCache
 from tests.sglang import pools as make
 from tests.sglang.conftest import Rig, after, chain, read, transfer, write
@@ -53,6 +54,17 @@ def test_an_update_that_flushes_begins_a_new_epoch(
     engine.on_update = lambda: assert_suspended(backend, kv)
     engine.update(name)
     assert_works(backend, kv)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_it_is_said_when_updates_would_go_unnoticed(
+    disk_rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, watched: bool
+) -> None:
+    """The explicit form works without the plugin, but only the plugin sees updates."""
+    monkeypatch.setattr(plugin, "_watching", watched)
+    disk_rig.backend(make.mha())
+    said = [record.message for record in caplog.records if "update weights" in record.message]
+    assert len(said) == (not watched)
 
 
 def test_a_second_update_hides_what_the_first_stored(engine: Engine, backend: SgkvHiCache, kv: Pools) -> None:
