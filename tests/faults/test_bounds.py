@@ -1,0 +1,109 @@
+"""Each call of the engine comes back in time, whatever below it does not."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from sgkv.backends.base import Backend
+from sgkv.backends.disk import DiskBackend
+from sgkv.backends.guard import Guarded
+from sgkv.sglang.hicache import SgkvHiCache
+from tests.faults.calls import KEYS, NOTHING, PAGES, READS, WRITES, all_in_time
+from tests.faults.conftest import DEADLINE, Stall
+from tests.sglang import pools as make
+from tests.sglang.conftest import Rig, chain, read, write
+
+ENGINE = {"exists_deadline": DEADLINE, "get_deadline": DEADLINE, "set_deadline": DEADLINE}
+MEASURED = {"enable_storage_metrics": True}
+HASTY = {"tail_delay": 0.01, "drain_timeout": 0.5}
+
+
+def below(backend: SgkvHiCache, kind: type[Backend]) -> Any:
+    """The part of this kind among what stands between the store and the first tier's disk."""
+    part = backend.store.tiers[0].backend
+    while not isinstance(part, kind):
+        part = part.inner
+    return part
+
+
+def test_a_tier_that_hangs(disk_rig: Rig, stalls: Stall) -> None:
+    tiers = stalls()
+    kv = make.mha()
+    backend = disk_rig.backend(kv, MEASURED, engine=ENGINE)
+    assert all(write(backend, kv, KEYS, range(PAGES)))
+    tiers[0].stalled = True
+    assert all_in_time(backend, [*READS, *WRITES], DEADLINE) == NOTHING
+    assert not backend.store.counters.get("internal_errors")
+
+
+def test_a_tier_that_hangs_below_memory(rig: Rig, stalls: Stall) -> None:
+    """What is in memory is served and taken as ever; the rest of the chain is missed in time."""
+    tiers = stalls()
+    kv = make.mha()
+    backend = rig.backend(kv, MEASURED, engine=ENGINE, write_behind=HASTY)
+    tiers[0].stalled = True
+    assert write(backend, kv, KEYS, range(PAGES)) == [True] * PAGES
+    answers = all_in_time(backend, [*READS, *WRITES], DEADLINE)
+    assert answers["batch_exists"] == PAGES
+    assert answers["batch_get_v1"] == answers["batch_set_v1"] == [True] * PAGES
+
+
+def test_two_tiers_that_hang_cost_one_deadline(disk_rig: Rig, stalls: Stall) -> None:
+    tiers = stalls(deadline=3 * DEADLINE)
+    kv = make.mha()
+    disks = [
+        {"type": "disk", "name": name, "path": str(disk_rig.folder / name), "min_free": 0} for name in "ab"
+    ]
+    backend = disk_rig.backend(kv, MEASURED, engine=ENGINE, tiers=disks)
+    for tier in tiers:
+        tier.stalled = True
+    assert all_in_time(backend, [*READS, *WRITES], DEADLINE) == NOTHING
+
+
+def test_a_tier_whose_threads_are_gone(disk_rig: Rig) -> None:
+    kv = make.mha()
+    backend = disk_rig.backend(kv, MEASURED, engine=ENGINE)
+    assert all(write(backend, kv, KEYS, range(PAGES)))
+    disk = below(backend, DiskBackend)
+    for pool in (disk._readers, disk._writers):
+        assert pool.close(5)
+    answers = all_in_time(backend, [*READS, *WRITES], DEADLINE)
+    assert {name: answers[name] for name in WRITES} == {name: NOTHING[name] for name in WRITES}
+    assert answers["batch_get_v1"] == NOTHING["batch_get_v1"]
+
+
+def test_a_guard_whose_threads_are_gone(disk_rig: Rig) -> None:
+    kv = make.mha()
+    backend = disk_rig.backend(kv, MEASURED, engine=ENGINE)
+    assert all(write(backend, kv, KEYS, range(PAGES)))
+    assert below(backend, Guarded)._pool.close(5)
+    assert all_in_time(backend, [*READS, *WRITES], DEADLINE) == NOTHING
+
+
+def test_a_machine_that_starts_no_thread(disk_rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    kv = make.mha()
+    backend = disk_rig.backend(kv, MEASURED, engine=ENGINE)
+
+    def refuse(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert all_in_time(backend, [*READS, *WRITES], DEADLINE) == NOTHING
+
+
+def test_a_full_queue_drops_and_does_not_wait(
+    rig: Rig, stalls: Stall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgkv.store.session._DISCARD_TIMEOUT", 0.2)
+    tiers = stalls(deadline=30)
+    kv = make.mha(pages=64)
+    queue = {"max_bytes": 4 * 24576, "tail_delay": 0.01, "drain_timeout": 0.5}
+    backend = rig.backend(kv, MEASURED, engine=ENGINE, write_behind=queue)
+    tiers[0].stalled = True
+    for seed in range(20, 28):
+        assert write(backend, kv, chain(PAGES, seed=seed), range(PAGES)) == [True] * PAGES
+    assert backend.store.counters.get("write_behind_dropped_pages") > 0
+    assert backend.store.stats().write_behind_bytes <= 4 * 24576
+    assert read(backend, kv, chain(PAGES, seed=27), range(PAGES)) == [True] * PAGES
+    all_in_time(backend, list(WRITES), DEADLINE)
