@@ -8,9 +8,9 @@ from sgkv.backends.base import Backend
 from sgkv.backends.breaker import BreakerPolicy
 from sgkv.backends.guard import Guarded
 from tests.faults.stalls import Stalled
-from tests.sglang.conftest import disk_rig, fresh_lifecycle, one_torch_thread, rig
+from tests.sglang.conftest import disk_rig, fresh_process, one_torch_thread, rig
 
-__all__ = ["disk_rig", "fresh_lifecycle", "one_torch_thread", "rig", "stalls"]
+__all__ = ["disk_rig", "fresh_process", "one_torch_thread", "rig", "stalls"]
 
 DEADLINE = 0.1
 NEVER = BreakerPolicy(consecutive_failures=10_000, failure_share=1.0, window=10_000)
