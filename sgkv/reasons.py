@@ -26,7 +26,7 @@ class MissReason(enum.Enum):
     SIDE_POOL = "side_pool"
     """The KV is there, but not the state of another pool without which it cannot be used."""
     SUSPENDED = "suspended"
-    """The weights are being updated, or were updated without a flush of the engine's own cache."""
+    """The weights are being updated, or were without a flush of the engine's own cache; or it flushes."""
     CLOSED = "closed"
     UNSUPPORTED = "unsupported"
     """A pool or call this version cannot serve; logged once with the details."""

@@ -3,7 +3,7 @@
 SGLang 0.5.23 tells a storage backend nothing when the weights of a running server change, and would
 serve the old weights' KV from storage. The plugin hooks the updates and calls `weights_change` around
 them, `session_began` and `session_ended` where SGLang opens and closes its sessions of updates, and
-`engine_flushed` after a flush; all act on every backend of this process. Scheduler thread.
+`engine_flush` around a flush; all act on every backend of this process. Scheduler thread.
 """
 
 from __future__ import annotations
@@ -111,10 +111,29 @@ def session_ended() -> None:
     _settle()
 
 
-def engine_flushed() -> None:
+@dataclass(slots=True)
+class Flush:
+    """Filled in by the hook once SGLang has answered."""
+
+    done: bool = False
     """SGLang's own cache is empty now."""
-    if not _state.updating:
-        _state.awaiting_flush = False
+
+
+@contextmanager
+def engine_flush() -> Iterator[Flush]:
+    """Around one flush. Suspended meanwhile: SGLang waits ten seconds for its storage threads and then
+    gives up with an exception, and a backup of many batches to a slow tier would take longer.
+    """
+    flush = Flush()
+    if _state.updating:  # which is suspended, and ends in its own way
+        yield flush
+        return
+    waited = _state.awaiting_flush
+    _suspend()
+    try:
+        yield flush
+    finally:
+        _state.awaiting_flush = waited and not flush.done
         _settle()
 
 

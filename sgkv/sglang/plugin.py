@@ -115,7 +115,7 @@ def _watch_weights() -> None:
         HookRegistry.register(f"{_UPDATER}.{name}", _around_update, HookType.AROUND)
     HookRegistry.register(f"{_UPDATER}.{_BEGIN}", _before_session, HookType.BEFORE)
     HookRegistry.register(f"{_UPDATER}.{_END}", _after_session, HookType.AFTER)
-    HookRegistry.register(_FLUSH, _after_flush, HookType.AFTER)
+    HookRegistry.register(_FLUSH, _around_flush, HookType.AROUND)
 
 
 def _around_update(original: Callable[..., Any], self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -145,8 +145,10 @@ def _after_session(answer: Any, *_args: Any, **_kwargs: Any) -> None:
         session_ended()
 
 
-def _after_flush(result: Any, *_args: Any, **_kwargs: Any) -> None:
-    if result:
-        from sgkv.sglang.lifecycle import engine_flushed
+def _around_flush(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    from sgkv.sglang.lifecycle import engine_flush
 
-        engine_flushed()
+    with engine_flush() as flush:
+        result = original(*args, **kwargs)
+        flush.done = bool(result)
+        return result

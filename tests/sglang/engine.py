@@ -23,10 +23,14 @@ SESSIONS = ["begin_weight_update", "end_weight_update"]
 
 
 class Engine:
-    """SGLang's scheduler as far as weights are concerned; `on_update` runs while they change."""
+    """SGLang's scheduler as far as weights are concerned; `on_update` runs while they change.
+
+    `on_flush` runs while its cache is emptied.
+    """
 
     def __init__(self) -> None:
         self.on_update: Callable[[], object] = lambda: None
+        self.on_flush: Callable[[], object] = lambda: None
         self.success = True
         self.idle = True
 
@@ -34,13 +38,17 @@ class Engine:
         """Put our bodies into SGLang's classes, then the plugin's hooks around them."""
         for name in (*UPDATES, *SESSIONS):
             patch.setattr(Updater, name, lambda _self, _request: self._update())
-        patch.setattr(Scheduler, "flush_cache", lambda _self, empty_cache=True: self.idle)
+        patch.setattr(Scheduler, "flush_cache", lambda _self, empty_cache=True: self._flush())
         plugin.install()
         HookRegistry.apply_hooks()
 
     def _update(self) -> SimpleNamespace:
         self.on_update()
         return SimpleNamespace(success=self.success, message="")
+
+    def _flush(self) -> bool:
+        self.on_flush()
+        return self.idle
 
     def update(
         self, name: str = "update_weights_from_tensor", *, flush_cache: bool = True, **fields: Any

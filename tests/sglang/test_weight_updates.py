@@ -116,6 +116,18 @@ def test_a_flush_inside_an_update_does_not_resume_before_its_end(
     assert_works(backend, kv)
 
 
+@pytest.mark.parametrize("idle", [True, False])
+def test_a_backup_under_way_ends_at_its_next_batch_when_sglang_flushes(
+    engine: Engine, backend: SgkvHiCache, kv: Pools, idle: bool
+) -> None:
+    """Flushing, SGLang waits ten seconds for its backup thread, and gives up with an exception."""
+    engine.idle = idle
+    engine.on_flush = lambda: assert_suspended(backend, kv)
+    assert engine.flush() is idle
+    assert found(backend) == 5
+    assert write(backend, kv, KEYS, range(5)) == [True] * 5
+
+
 def test_a_flush_without_an_update_changes_nothing(engine: Engine, backend: SgkvHiCache) -> None:
     engine.flush()
     assert found(backend) == 5
