@@ -51,6 +51,7 @@ class WeightsChange:
     model_path: str | None = None
     """Set when the weights came from disk."""
     weight_version: str | None = None
+    succeeded: bool = False
     flushed: bool = False
     """SGLang dropped its own cache of the old weights' KV."""
 
@@ -86,7 +87,7 @@ def weights_change() -> Iterator[WeightsChange]:
         yield change
     finally:
         _state.updating = False
-        _state.session_updated = _state.session
+        _state.session_updated |= _state.session and change.succeeded
         _state.updates += 1
         _state.epoch = updated_epoch(change.model_path, change.weight_version, _state.updates)
         _state.awaiting_flush = not change.flushed
@@ -103,7 +104,7 @@ def session_began() -> None:
 
 
 def session_ended() -> None:
-    """The weights are whole again; changed without a call if there was none, as SGLang takes it too."""
+    """The weights are whole again; changed without a call if none succeeded, as SGLang takes it too."""
     if _state.session and not _state.session_updated:
         with weights_change():
             pass

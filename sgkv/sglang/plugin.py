@@ -125,7 +125,8 @@ def _around_update(original: Callable[..., Any], self: Any, request: Any, *args:
     with weights_change() as change:
         answer = original(self, request, *args, **kwargs)
         change.weight_version = getattr(request, "weight_version", None)
-        if getattr(answer, "success", False):
+        change.succeeded = bool(getattr(answer, "success", False))
+        if change.succeeded:
             change.model_path = getattr(request, "model_path", None)
             change.flushed = bool(getattr(request, "flush_cache", False))
         return answer

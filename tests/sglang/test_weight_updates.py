@@ -116,6 +116,21 @@ def test_a_flush_inside_an_update_does_not_resume_before_its_end(
     assert_works(backend, kv)
 
 
+def test_a_session_whose_only_update_failed_changes_weights_at_its_end(
+    engine: Engine, backend: SgkvHiCache, kv: Pools
+) -> None:
+    """SGLang then finishes them as after a transfer it was not told of, and flushes nothing."""
+    engine.session("begin_weight_update")
+    engine.success = False
+    engine.update()
+    engine.flush()
+    engine.success = True
+    engine.session("end_weight_update")
+    assert_suspended(backend, kv)
+    engine.flush()
+    assert_works(backend, kv)
+
+
 @pytest.mark.parametrize("idle", [True, False])
 def test_a_backup_under_way_ends_at_its_next_batch_when_sglang_flushes(
     engine: Engine, backend: SgkvHiCache, kv: Pools, idle: bool
