@@ -100,16 +100,20 @@ def rounds(rank: int, folder: Path, count: int, agreement: Agreement) -> list[di
     return log
 
 
-def main(rank: int, meeting: str, folder: Path, count: int) -> None:
-    torch.set_num_threads(1)
+def take_part(rank: int, meeting: str, folder: Path, count: int) -> list[dict[str, int]]:
+    """What this rank found, agreed on and read in each round."""
     dist.init_process_group(
-        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=timedelta(seconds=30)
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=timedelta(seconds=100)
     )
-    log = rounds(rank, folder, count, Agreement(dist.group.WORLD))
-    dist.barrier()
-    dist.destroy_process_group()
-    sys.stdout.write(json.dumps(log) + "\n")
+    try:
+        log = rounds(rank, folder, count, Agreement(dist.group.WORLD))
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+    return log
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
+    torch.set_num_threads(1)
+    log = take_part(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
+    sys.stdout.write(json.dumps(log) + "\n")
