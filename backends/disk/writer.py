@@ -94,10 +94,11 @@ class Writer:
         status = Status.ERROR
         failpoints.passing("put.opened")
         try:
-            status = self._fill(fd, item, deadline)
-            if status is Status.OK:
-                status = Status.OK if publish(temp, path) else Status.EXISTS
-                failpoints.passing("put.renamed")
+            filled = self._fill(fd, item, deadline)
+            if filled is not Status.OK:
+                return filled
+            status = Status.OK if publish(temp, path) else Status.EXISTS
+            failpoints.passing("put.renamed")
         finally:
             if status is not Status.OK:
                 with suppress(OSError):

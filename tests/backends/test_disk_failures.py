@@ -215,6 +215,13 @@ def no_more_files() -> Iterator[Callable[[], None]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_a_blob_that_cannot_be_moved_to_its_place_leaves_nothing(open_disk: Open, folder: Path) -> None:
+    disk = open_disk()
+    blob_path(folder, "a").write_bytes(b"where a folder should be")
+    assert put(disk, "a/b", b"x") is Status.ERROR
+    assert files_below(folder / "tmp") == []
+
+
 def test_out_of_file_descriptors(open_disk: Open, no_more_files: Callable[[], None]) -> None:
     disk = open_disk()
     key = fill(disk, 1, SIZE)[0]
