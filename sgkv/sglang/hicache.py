@@ -2,15 +2,14 @@
 
 What SGLang 0.5.23 calls, from which thread, and what it does with the answer is described at each
 method. Two rules hold for all of them after construction: nothing is raised, and lists have the
-length SGLang will index. Failures become misses in `_guarded`, and only there.
+length SGLang will index. Failures become misses in `guarded`, and only there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence, Sized
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from sglang.srt.mem_cache.hicache_storage import (
@@ -23,7 +22,6 @@ from sglang.srt.mem_cache.hicache_storage import (
 )
 
 from sgkv.backends.deadline import Deadline
-from sgkv.boundary import contained
 from sgkv.chunk.blob import Page
 from sgkv.chunk.layout import Order
 from sgkv.config import load, resolve
@@ -31,6 +29,7 @@ from sgkv.metrics import process_metrics
 from sgkv.reasons import MissReason
 from sgkv.sglang import lifecycle
 from sgkv.sglang.facts import read_facts
+from sgkv.sglang.guarded import all_false, all_false_by_pool, all_none, guarded
 from sgkv.sglang.naming import model_identity
 from sgkv.sglang.pool import flat_page
 from sgkv.sglang.reporter import Reporter
@@ -45,66 +44,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sgkv")
 
-P = ParamSpec("P")
-T = TypeVar("T")
 _KV = PoolName.KV.value
 _UNALIGNED = (
     "sgkv: SGLang does not pass the hashes before a batch, so pages are stored one by one instead of in "
     '256-token chunks. Set "hicache_storage_pass_prefix_keys": true in the extra config (the sgkv flag '
     "does); decode offload in P/D never passes them."
 )
-
-
-def _guarded(
-    what: str, fallback: Callable[..., T], *, reads: bool = False
-) -> Callable[[Callable[Concatenate[SgkvHiCache, P], T]], Callable[Concatenate[SgkvHiCache, P], T]]:
-    """A method of the engine's interface: an exception in it is counted and becomes `fallback(...)`.
-
-    `reads` says that its first argument are the pages (or the transfers) that are missed then.
-    """
-
-    def decorate(
-        method: Callable[Concatenate[SgkvHiCache, P], T],
-    ) -> Callable[Concatenate[SgkvHiCache, P], T]:
-        @wraps(method)
-        def call(self: SgkvHiCache, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            with contained(what, self.store.counters):
-                return method(self, *args, **kwargs)
-            if reads:
-                self.store.counters.misses([MissReason.INTERNAL] * _pages_asked(args[0] if args else ()))
-            return fallback(*args, **kwargs)
-
-        return call
-
-    return decorate
-
-
-def _count(asked: object) -> int:
-    return len(asked) if isinstance(asked, Sized) else 0
-
-
-def _transfers(asked: object) -> list[PoolTransfer]:
-    return [t for t in asked if isinstance(t, PoolTransfer)] if isinstance(asked, Iterable) else []
-
-
-def _pages_asked(asked: object) -> int:
-    transfers = _transfers(asked)
-    return sum(_count(t.keys) for t in transfers) if transfers else _count(asked)
-
-
-# Fallbacks take anything: what a method choked on must not choke them.
-
-
-def _all_false(keys: object = (), *_args: Any, **_kwargs: Any) -> list[bool]:
-    return [False] * _count(keys)
-
-
-def _all_none(keys: object = (), *_args: Any, **_kwargs: Any) -> list[torch.Tensor | None]:
-    return [None] * _count(keys)
-
-
-def _all_false_by_pool(transfers: object = (), *_args: Any, **_kwargs: Any) -> dict[str, list[bool]]:
-    return {t.name: [False] * _count(t.keys) for t in _transfers(transfers)}
 
 
 class SgkvHiCache(HiCacheStorage):
@@ -134,27 +79,27 @@ class SgkvHiCache(HiCacheStorage):
 
     # Registration: scheduler thread, before any traffic (dynamic sidecars: during it).
 
-    @_guarded("registering the host pool", lambda *_a, **_k: None)
+    @guarded("registering the host pool", lambda *_a, **_k: None)
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
         """The anchor pool. What cannot be served is said once and then missed, never raised."""
         super().register_mem_pool_host(mem_pool_host)
         self.shelves.add(mem_pool_host, _KV)
 
-    @_guarded("registering a side pool", lambda *_a, **_k: None)
+    @guarded("registering a side pool", lambda *_a, **_k: None)
     def register_mem_host_pool_v2(self, host_pool: Any, host_pool_name: Any) -> None:
         super().register_mem_host_pool_v2(host_pool, host_pool_name)
         self.shelves.add(host_pool, str(host_pool_name))
 
     # Lookups: prefetch thread, and (P/D decode) the scheduler thread.
 
-    @_guarded("lookup", lambda *_a, **_k: 0)
+    @guarded("lookup", lambda *_a, **_k: 0)
     def batch_exists(self, keys: list[str], extra_info: HiCacheStorageExtraInfo | None = None) -> int:
         """How many leading pages can be read. SGLang cuts its prefetch there."""
         found = self._find(_KV, _span(keys, extra_info), Deadline(self._times.exists_deadline))
         self.store.counters.lookup(len(keys), found.pages, found.reason)
         return found.pages
 
-    @_guarded("lookup of several pools", lambda *_a, **_k: PoolTransferResult.empty())
+    @guarded("lookup of several pools", lambda *_a, **_k: PoolTransferResult.empty())
     def batch_exists_v2(
         self,
         keys: list[str],
@@ -199,20 +144,20 @@ class SgkvHiCache(HiCacheStorage):
         window = max(1, len(transfer.keys or ()))
         return PoolCover(Need.TRAILING if trailing else Need.ALL, present, window)
 
-    @_guarded("lookup", lambda *_a, **_k: False)
+    @guarded("lookup", lambda *_a, **_k: False)
     def exists(self, key: str) -> bool:
         return self.batch_exists([key]) == 1
 
     # Zero-copy transfers (v1): prefetch-I/O thread and backup thread, at most 128 pages a call.
 
-    @_guarded("reading pages", _all_false, reads=True)
+    @guarded("reading pages", all_false, reads=True)
     def batch_get_v1(
         self, keys: list[str], host_indices: torch.Tensor, extra_info: HiCacheStorageExtraInfo | None = None
     ) -> list[bool]:
         """Fill the pages at `host_indices`; SGLang uses the leading run of True and verifies nothing."""
         return self._get(_KV, keys, host_indices, extra_info)
 
-    @_guarded("storing pages", _all_false)
+    @guarded("storing pages", all_false)
     def batch_set_v1(
         self, keys: list[str], host_indices: torch.Tensor, extra_info: HiCacheStorageExtraInfo | None = None
     ) -> list[bool]:
@@ -221,13 +166,13 @@ class SgkvHiCache(HiCacheStorage):
 
     # Side pools (v2): same threads; sets come before the KV of the same operation, gets after it.
 
-    @_guarded("reading side pools", _all_false_by_pool, reads=True)
+    @guarded("reading side pools", all_false_by_pool, reads=True)
     def batch_get_v2(
         self, transfers: list[PoolTransfer], extra_info: HiCacheStorageExtraInfo | None = None
     ) -> dict[str, list[bool]]:
         return {t.name: self._get(str(t.name), t.keys or [], t.host_indices, extra_info) for t in transfers}
 
-    @_guarded("storing side pools", _all_false_by_pool)
+    @guarded("storing side pools", all_false_by_pool)
     def batch_set_v2(
         self, transfers: list[PoolTransfer], extra_info: HiCacheStorageExtraInfo | None = None
     ) -> dict[str, list[bool]]:
@@ -235,7 +180,7 @@ class SgkvHiCache(HiCacheStorage):
 
     # The generic path: flat copies of pages, without "interface_v1".
 
-    @_guarded("reading flat pages", _all_none, reads=True)
+    @guarded("reading flat pages", all_none, reads=True)
     def batch_get(
         self, keys: list[str], target_locations: Any = None, target_sizes: Any = None
     ) -> list[torch.Tensor | None]:
@@ -243,29 +188,29 @@ class SgkvHiCache(HiCacheStorage):
         hits = self._fill(_KV, keys, self._flat_pages(target_locations), None)
         return [target_locations[page] if hit else None for page, hit in enumerate(hits)]
 
-    @_guarded("storing flat pages", lambda *_a, **_k: False)
+    @guarded("storing flat pages", lambda *_a, **_k: False)
     def batch_set(
         self, keys: list[str], values: Any = None, target_locations: Any = None, target_sizes: Any = None
     ) -> bool:
         """Store `values`, one contiguous flat CPU tensor a page; all or nothing is SGLang's contract."""
         return all(self._keep(_KV, keys, self._flat_pages(values), None))
 
-    @_guarded("reading a flat page", lambda *_a, **_k: None)
+    @guarded("reading a flat page", lambda *_a, **_k: None)
     def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> torch.Tensor | None:
         return self.batch_get([key], [target_location])[0]
 
-    @_guarded("storing a flat page", lambda *_a, **_k: False)
+    @guarded("storing a flat page", lambda *_a, **_k: False)
     def set(self, key: str, value: Any = None, target_location: Any = None, target_sizes: Any = None) -> bool:
         return self.batch_set([key], [value])
 
     # Control: scheduler thread.
 
-    @_guarded("clear", lambda *_a, **_k: None)
+    @guarded("clear", lambda *_a, **_k: None)
     def clear(self) -> None:
         """Forget what this model stored, in every tier; other models and tenants keep theirs."""
         self.shelves.clear()
 
-    @_guarded("statistics", lambda *_a, **_k: None)
+    @guarded("statistics", lambda *_a, **_k: None)
     def get_stats(self) -> Any:
         """SGLang's StorageMetrics since the last call; called about 2,000 times a second."""
         if self._reporter is None:
@@ -273,7 +218,7 @@ class SgkvHiCache(HiCacheStorage):
         self._reporter.refresh_gauges(self.store)
         return self._reporter.drain()
 
-    @_guarded("close", lambda *_a, **_k: None)
+    @guarded("close", lambda *_a, **_k: None)
     def close(self) -> None:
         """Drain and close; bounded well below the 10 s after which SGLang refuses to detach."""
         lifecycle.unregister(self)
