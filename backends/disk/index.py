@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from sgkv.backends.base import BackendStats
@@ -16,7 +19,9 @@ _BLOCK = 4096
 """Files are charged in file-system blocks, or a folder of small blobs would pass its quota."""
 _SLICE = 1024
 """Keys taken in a lock hold when a scan is loaded."""
+_SORTED = 32768
 _VICTIMS = 256
+_used = attrgetter("used")
 
 
 class Victim(NamedTuple):
@@ -29,6 +34,12 @@ class Victim(NamedTuple):
 def charge(size: int) -> int:
     """Bytes of quota a file of `size` bytes takes."""
     return -(-size // _BLOCK) * _BLOCK
+
+
+def _latest_first(blobs: Sequence[Found]) -> Iterator[Found]:
+    """By last use. One sort of a million would hold the interpreter for most of a second."""
+    slices = (blobs[start : start + _SORTED] for start in range(0, len(blobs), _SORTED))
+    return merge(*(sorted(some, key=_used, reverse=True) for some in slices), key=_used, reverse=True)
 
 
 class DiskIndex:
@@ -142,10 +153,10 @@ class DiskIndex:
         """
         gone = before.difference(blob.key for blob in found)
         new = [blob for blob in found if blob.key not in self.sizes and blob.key not in before]
-        new.sort(key=lambda blob: blob.used, reverse=True)
-        for start in range(0, len(new), _SLICE):
+        latest_first = _latest_first(new)
+        while some := list(islice(latest_first, _SLICE)):
             with self._lock:
-                for blob in new[start : start + _SLICE]:
+                for blob in some:
                     self._add(blob.key, blob.size, cold=True)
                     self._unloaded = max(0, self._unloaded - charge(blob.size))
         with self._lock:
