@@ -77,6 +77,34 @@ def test_blobs_survive_with_fsync_too(open_disk: Open) -> None:
     assert get(disk, key, SIZE) == blob(SIZE, 0)
 
 
+def test_with_fsync_the_name_lasts_as_well_as_the_bytes(
+    open_disk: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Power cannot be cut here: what is asked of the system, and when, is what can be seen."""
+    asked: list[tuple[str, str, bool]] = []
+    key = key_of(1)
+
+    def recorded(name: str) -> Callable[[int], None]:
+        real = getattr(os, name)
+
+        def call(fd: int) -> None:
+            path = Path(f"/proc/self/fd/{fd}").readlink()
+            asked.append((name, str(path.parent if name == "fdatasync" else path), path_of_blob.exists()))
+            real(fd)
+
+        return call
+
+    path_of_blob = blob_path(folder, key)
+    disk = open_disk(fsync="data")
+    for name in ("fdatasync", "fsync"):
+        monkeypatch.setattr(os, name, recorded(name))
+    assert put(disk, key, blob(SIZE)) is Status.OK
+    assert asked == [
+        ("fdatasync", str(folder / "tmp"), False),
+        ("fsync", str(path_of_blob.parent), True),
+    ]
+
+
 def test_a_file_in_place_of_the_folder(open_disk: Open, folder: Path) -> None:
     folder.write_bytes(b"not a folder")
     disk = open_disk()
