@@ -1,7 +1,8 @@
 """What must hold on every kind of server, as classes to subclass with a fixture `served`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import ClassVar
 
 from sgkv.testing.server import SglangServer
 from tests.e2e.rig import Folder, assert_same, prompt, settings
@@ -19,10 +20,16 @@ def serving(server: SglangServer, folder: Folder, **facts: int) -> Iterator[Serv
 
 
 class RestoredTests:
-    """Answers from storage are those of the cold run; `served.first` is that run."""
+    """Answers from storage are those of the cold run; `served.first` is that run.
 
-    common_tokens = 1792
-    """Cached of 1900 in common: a disk tier holds chunks of 256."""
+    A subclass says what the fixture `served` runs: its `kind` of model and `token_bytes` of KV.
+    """
+
+    page_size, layout = 64, "page_first"
+    options: ClassVar[Mapping[str, object]] = {}
+    """Of `SglangServer`."""
+    common_tokens = 1536
+    """Cached of 1700 in common: a disk tier holds chunks of 256."""
 
     def test_after_a_flush(self, served: Served):
         served.attach(settings(served.folder))
@@ -41,7 +48,7 @@ class RestoredTests:
         assert hits.keys() == {"disk"}
 
     def test_the_common_part_of_another_prompt(self, served: Served):
-        ids = [*served.first_ids[:1900], *prompt(3, 300)]
+        ids = [*served.first_ids[:1700], *prompt(3, 300)]
         served.attach(settings(served.folder))
         answer = served.again(ids)
         assert answer.cached_tokens == self.common_tokens

@@ -22,6 +22,9 @@ BLOCK = 4096
 LOGPROB_TOLERANCE = 1e-5
 """In fp32; KV of another prompt moves them by more than 1e-2 (a test sees to that)."""
 
+PATIENT = {"contains": 20, "get": 30, "put": 30}
+"""Deadlines that a busy machine does not miss."""
+
 Settings = dict[str, object]
 
 
@@ -32,11 +35,12 @@ def prompt(seed: int, tokens: int = PROMPT_TOKENS) -> list[int]:
 
 
 def settings(folder: "Folder | Path", *, cpu: bool = True, **disk: object) -> Settings:
-    """A store over a small cpu tier and a disk tier; `disk` adds to the latter."""
+    """A patient store over a small cpu tier and a disk tier; `disk` adds to the latter."""
     path = folder.path if isinstance(folder, Folder) else folder
     tiers: list[Settings] = [{"type": "cpu", "capacity": "64MiB"}] if cpu else []
-    tiers.append({"type": "disk", "path": str(path), "capacity": "1GiB", **disk})
-    return {"tiers": tiers, "write_behind": {"tail_delay": 0.05}}
+    tiers.append({"type": "disk", "path": str(path), "capacity": "1GiB", "deadlines": PATIENT, **disk})
+    engine = {"exists_deadline": 20, "get_deadline": 30, "set_deadline": 30}
+    return {"tiers": tiers, "write_behind": {"tail_delay": 0.05}, "engine": engine}
 
 
 def assert_same(answer: Generation, reference: Generation) -> None:

@@ -15,7 +15,48 @@ from tests.e2e.served import MakeServer, Served
 pytestmark = pytest.mark.server
 
 
-class TestLlama(RestoredTests, CrashTests):
+@pytest.fixture(scope="class")
+def served(
+    request: pytest.FixtureRequest, make_server: MakeServer, shared_folder: Folder, llama: Served
+) -> Iterator[Served]:
+    """The server that the class describes, after `llama` has stored the same prompt."""
+    of = request.cls
+    server = make_server(
+        of.kind,
+        page_size=of.page_size,
+        layout=of.layout,
+        storage_config=settings(shared_folder),
+        **of.options,
+    )
+    with serving(server, shared_folder, page_size=of.page_size, token_bytes=of.token_bytes) as served:
+        yield served
+
+
+class Llama(RestoredTests):
+    kind, token_bytes = "llama", 2048
+
+
+class Mla(RestoredTests):
+    """One latent row a token and layer, without a head axis."""
+
+    kind, token_bytes = "mla", 1152
+
+
+class SlidingWindow(RestoredTests):
+    """Full and window layers in two pools; the window of 128 tokens is far shorter than the prompt."""
+
+    kind, token_bytes = "swa", 1024
+    common_tokens = 0
+    """SGLang keeps the window's pages at the end of a prompt only, not where prompts part."""
+
+
+class TensorParallel(Llama):
+    """Two ranks, each with its shard of every page under the same page key."""
+
+    options = {"tp": 2}  # noqa: RUF012 - read only
+
+
+class TestLlama(Llama, CrashTests):
     """64 tokens a page, page_first, `--hicache-storage-backend sgkv` by launch_server."""
 
     @pytest.fixture(scope="class")
@@ -24,66 +65,49 @@ class TestLlama(RestoredTests, CrashTests):
         return llama
 
 
-class TestSmallPages(RestoredTests):
-    """16 tokens a page, layer_first, by `sglang serve`."""
+class TestLlamaSmallPages(Llama):
+    """By `sglang serve`."""
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def served(cls, make_server: MakeServer, shared_folder: Folder, llama: Served) -> Iterator[Served]:
-        store = settings(shared_folder)
-        server = make_server("llama", page_size=16, layout="layer_first", entry="serve", storage_config=store)
-        with serving(server, shared_folder, page_size=16) as served:
-            yield served
+    page_size, layout = 16, "layer_first"
+    options = {"entry": "serve"}  # noqa: RUF012
 
 
-class TestLargePagesWithoutHostCache(RestoredTests):
-    """256 tokens a page, page_head, and host memory as a mere buffer: the cpu tier is the host cache."""
+class TestLlamaLargePagesWithoutHostCache(Llama):
+    """Host memory is a mere buffer: the cpu tier is the host cache."""
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def served(cls, make_server: MakeServer, shared_folder: Folder, llama: Served) -> Iterator[Served]:
-        server = make_server(
-            "llama",
-            page_size=256,
-            layout="page_head",
-            storage_config=settings(shared_folder),
-            extra_args=["--hicache-host-memory-mode", "buffer_only"],
-        )
-        with serving(server, shared_folder, page_size=256) as served:
-            yield served
+    page_size, layout = 256, "page_head"
+    options = {"extra_args": ["--hicache-host-memory-mode", "buffer_only"]}  # noqa: RUF012
 
 
-class TestLatentAttention(RestoredTests, CrashTests):
-    """MLA: one latent row a token and layer, page_first_direct."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def served(cls, make_server: MakeServer, shared_folder: Folder, llama: Served) -> Iterator[Served]:
-        server = make_server("mla", layout="page_first_direct", storage_config=settings(shared_folder))
-        with serving(server, shared_folder, token_bytes=1152) as served:
-            yield served
+class TestMla(Mla, CrashTests):
+    layout = "page_first_direct"
 
 
-class TestSlidingWindow(RestoredTests):
-    """Full and window layers in two pools; the window is far shorter than the prompt."""
-
-    common_tokens = 0
-    """SGLang keeps the window's pages at the end of a prompt only, not where prompts part."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def served(cls, make_server: MakeServer, shared_folder: Folder, llama: Served) -> Iterator[Served]:
-        server = make_server("swa", storage_config=settings(shared_folder))
-        with serving(server, shared_folder, token_bytes=1024) as served:
-            yield served
+class TestMlaSmallPages(Mla):
+    page_size, layout = 16, "layer_first"
 
 
-class TestTensorParallel(RestoredTests, CrashTests):
-    """Two ranks, each with its shard of every page under the same page key."""
+class TestMlaLargePages(Mla):
+    page_size = 256
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def served(cls, make_server: MakeServer, shared_folder: Folder, llama: Served) -> Iterator[Served]:
-        server = make_server("llama", tp=2, storage_config=settings(shared_folder))
-        with serving(server, shared_folder) as served:
-            yield served
+
+class TestSlidingWindow(SlidingWindow):
+    pass
+
+
+class TestSlidingWindowSmallPages(SlidingWindow):
+    page_size, layout = 16, "layer_first"
+
+
+class TestSlidingWindowLargePages(SlidingWindow):
+    """The window is shorter than a page."""
+
+    page_size, layout = 256, "page_first_direct"
+
+
+class TestTensorParallel(TensorParallel, CrashTests):
+    pass
+
+
+class TestTensorParallelLargePages(TensorParallel):
+    page_size, layout = 256, "page_head"

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+import yaml
 
 from sgkv.sglang.launch import DYNAMIC
 from tests.e2e.restored import serving
@@ -56,9 +58,15 @@ class TestTwoServersOfOneModel:
         assert "sgkv: --hicache-storage-backend sgkv set" not in other.server.log_text()
 
 
-def test_another_kv_dtype_never_hits(make_server: MakeServer, shared_folder: Folder, llama: Served):
-    server = make_server("llama", dtype="bfloat16", storage_config=settings(shared_folder))
-    with serving(server, shared_folder, token_bytes=1024) as half:
+def test_another_kv_dtype_never_hits(
+    make_server: MakeServer, shared_folder: Folder, llama: Served, tmp_path: Path
+):
+    """Its store comes from a file, which the plugin has to read before SGLang does."""
+    (tmp_path / "store.yaml").write_text(yaml.safe_dump(settings(shared_folder)))
+    config = ["--hicache-storage-backend-extra-config", f"@{tmp_path / 'store.yaml'}"]
+    with serving(
+        make_server("llama", dtype="bfloat16", extra_args=config), shared_folder, token_bytes=1024
+    ) as half:
         half.assert_restored(half.again(half.first_ids), half.first, half.first_ids)
         assert half.first.logprobs != pytest.approx(llama.first.logprobs, abs=1e-5)
 
