@@ -77,17 +77,24 @@ def _message(details: ErrorDetails, root: type[BaseModel]) -> str:
         case "union_tag_invalid":
             return f"{context['tag']!r} is not a kind of tier{nearest(str(context['tag']), TIER_TYPES)}"
         case "literal_error":
-            return f"{given!r} is not one of {context['expected']}"
+            return f"{_shown(given)} is not one of {context['expected']}"
         case "value_error":
             return str(context["error"])
         case "missing":
             return "is missing"
         case "model_type" | "model_attributes_type" | "dict_type":
-            return f"{given!r} is not a section: write its keys below it, or leave it out"
+            return f"{_shown(given)} is not a section: write its keys below it, or leave it out"
         case "tuple_type":
-            return f"{given!r} is not a list"
+            return f"{_shown(given)} is not a list"
         case _:
-            return f"{details['msg'].replace('Input should', 'should')}, not {given!r}"
+            return f"{details['msg'].replace('Input should', 'should')}, not {_shown(given)}"
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python writes no integers of thousands of digits
+        return "a number of thousands of digits"
 
 
 def _without_tags(location: Sequence[int | str]) -> Location:

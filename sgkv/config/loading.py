@@ -68,7 +68,10 @@ def _file(named: object, file: Path | None, environ: Mapping[str, str]) -> Path 
     if named is not None and not isinstance(named, str | Path):
         raise ConfigError([Problem("config", f"{named!r} is not the name of a file")])
     chosen = named or file or environ.get(FILE_VARIABLE)
-    return Path(chosen).expanduser() if chosen else None
+    try:
+        return Path(chosen).expanduser() if chosen else None
+    except RuntimeError as error:  # ~ of a user who has no home, or is none
+        raise ConfigError([Problem("config", f"{str(chosen)!r} names no file: {error}")]) from error
 
 
 def _validated(tree: Tree) -> Loaded:

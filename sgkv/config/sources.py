@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, ValuesView
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -40,6 +40,13 @@ SGLANG_KEYS = frozenset(
 Some of them reach the backend, so they are no mistake there."""
 
 
+_UNREADABLE = (yaml.YAMLError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What parsers raise over bad text. PyYAML's own constructors let some of these through, for values like
+``!!int ""`` and ``!!timestamp x``; all of them recurse into nested brackets."""
+_MAX_DEPTH, _MAX_VALUES = 32, 100_000
+"""Far beyond what can be configured: short text may stand for endless values, by aliases of YAML."""
+
+
 class Leaf(NamedTuple):
     """A value and where it was written."""
 
@@ -56,7 +63,7 @@ def read_file(path: Path) -> dict[str, object]:
         content = _parse(path.suffix.lower(), path.read_bytes())
     except OSError as error:
         raise ConfigError([Problem("", f"cannot be read: {error.strerror}", str(path))]) from error
-    except (yaml.YAMLError, ValueError) as error:
+    except _UNREADABLE as error:
         raise ConfigError([Problem("", f"cannot be parsed: {error}", str(path))]) from error
     if content is None:
         return {}
@@ -71,12 +78,30 @@ def own_keys(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def marked(value: object, origin: str) -> Tree:
-    """`value` as a tree whose leaves come from `origin`."""
+    """`value` as a tree whose leaves come from `origin`. Raises ConfigError for one without bounds."""
+    _require_bounded(value, origin)
+    return _marked(value, origin)
+
+
+def _marked(value: object, origin: str) -> Tree:
     if isinstance(value, Mapping):
-        return {str(key): marked(item, origin) for key, item in value.items()}
+        return {str(key): _marked(item, origin) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [marked(item, origin) for item in value]
+        return [_marked(item, origin) for item in value]
     return Leaf(value, origin)
+
+
+def _require_bounded(value: object, origin: str) -> None:
+    pending: list[tuple[object, int]] = [(value, 0)]
+    seen = 0
+    while pending:
+        item, depth = pending.pop()
+        children = item.values() if isinstance(item, Mapping) else item
+        if isinstance(children, list | tuple | ValuesView):
+            pending += [(child, depth + 1) for child in children]
+        seen += 1
+        if depth > _MAX_DEPTH or seen + len(pending) > _MAX_VALUES:
+            raise ConfigError([Problem("", "is nested too deeply, or holds too many values", origin)])
 
 
 def environment(environ: Mapping[str, str]) -> Iterator[Tree]:
@@ -86,7 +111,7 @@ def environment(environ: Mapping[str, str]) -> Iterator[Tree]:
             continue
         tree = marked(_from_text(environ[name], name), name)
         steps = name.removeprefix(PREFIX).lower().split("__")
-        if not all(steps):
+        if not all(steps) or len(steps) > _MAX_DEPTH:
             raise ConfigError([Problem("", f"name a field after {PREFIX}, as in {PREFIX}TTL", name)])
         for step in reversed(steps):
             tree = {step: tree}
@@ -97,12 +122,17 @@ def laid_over(base: Tree | None, over: Tree) -> Tree:
     """`over` on top of `base`. Neither is changed."""
     if isinstance(base, dict) and isinstance(over, dict):
         return base | {key: laid_over(base.get(key), value) for key, value in over.items()}
-    if isinstance(base, list) and isinstance(over, dict) and over and all(map(str.isdecimal, over)):
+    if isinstance(base, list) and isinstance(over, dict) and over and all(map(_is_place, over)):
         items = list(base)
-        for key in sorted(over):
+        for key in sorted(over, key=int):
             _put(items, key, over[key])
         return items
     return over
+
+
+def _is_place(key: str) -> bool:
+    """Whether it can number an item of a list; Python reads no integers of thousands of digits."""
+    return key.isdecimal() and len(key) < 10
 
 
 def split(tree: Tree, path: str = "") -> tuple[object, dict[str, str]]:
@@ -134,7 +164,7 @@ def _from_text(text: str, name: str) -> object:
         return text
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError([Problem("", f"is not valid JSON: {error}", name)]) from error
 
 

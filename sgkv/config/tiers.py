@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -110,7 +111,13 @@ def parse_path(value: object) -> Path | Auto:
         return "auto"
     if not isinstance(value, str | Path):
         raise ValueError(f"{value!r} is not a path")  # noqa: TRY004 - pydantic collects ValueErrors
-    path = Path(value).expanduser()
+    try:
+        os.fsencode(value)
+        path = Path(value).expanduser()
+    except (RuntimeError, UnicodeError) as error:
+        raise ValueError(f"{str(value)!r} is not a path: {error}") from error
+    if "\0" in str(value):
+        raise ValueError(f"{str(value)!r} is not a path: no name holds a zero byte")
     if not path.is_absolute():
         raise ValueError(f"{str(value)!r} depends on where the server is started: write an absolute path")
     return path

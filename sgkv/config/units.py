@@ -16,6 +16,9 @@ from pydantic import PlainSerializer, PlainValidator
 
 _BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15} | _BINARY
+_MOST = 2**63 - 1
+_LONGEST = 1e9
+"""The system's own timers end at 292 years; what nobody means is said instead of met there."""
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z%]*)\s*")
 
@@ -46,21 +49,23 @@ def parse_size(value: object) -> int:
     factor = factors.get(unit.lower())
     if factor is None:
         raise ValueError(f"{unit!r} is not a unit of size: write {', '.join(_SIZES)}, e.g. {number}GiB")
-    return int(Fraction(number) * factor)
+    return _whole(int(Fraction(number) * factor))
 
 
 def parse_duration(value: object) -> float:
     """Seconds of a number or of text like ``"250ms"``, ``"2s"``, ``"7d"``."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = (
+            float(value) if 0 <= value <= _LONGEST else math.nan
+        )  # integers may be too large for a float
     else:
         number, unit = _split(value, 'a duration like "250ms", "2s", "7d" or a number of seconds')
         factor = _SECONDS.get(unit or "s")
         if factor is None:
             raise ValueError(f"{unit!r} is not a unit of time: write {', '.join(_SECONDS)}, e.g. {number}s")
         seconds = float(number) * factor
-    if not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(f"{value!r} is not a duration: it must be finite and not negative")
+    if not 0 <= seconds <= _LONGEST:
+        raise ValueError(f"{value!r} is not a duration: it must be at most 31 years and not negative")
     return seconds
 
 
@@ -95,7 +100,7 @@ def format_duration(seconds: float) -> str | float:
     """The largest unit that gives back exactly `seconds` and a short number, else plain seconds."""
     for unit, factor in reversed(_SECONDS.items()):
         text = f"{seconds / factor:.6g}{unit}"
-        if seconds >= factor and "e" not in text and parse_duration(text) == seconds:
+        if seconds >= factor and "e" not in text and float(text.removesuffix(unit)) * factor == seconds:
             return text
     return seconds
 
@@ -112,7 +117,9 @@ def _split(value: object, expected: str) -> tuple[str, str]:
 
 
 def _whole(size: float) -> int:
-    if not math.isfinite(size) or size < 0 or size != int(size):
+    if size > _MOST:
+        raise ValueError(f"a size of more than {_MOST // 2**50} PiB is none that anything could have")
+    if not size >= 0 or size != int(size):
         raise ValueError(f"{size!r} is not a whole, non-negative number of bytes")
     return int(size)
 
