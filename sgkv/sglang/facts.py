@@ -32,7 +32,7 @@ _KERNELS = {
         "mamba_backend", "mamba_ssm_dtype", "enable_mamba_cache_stochastic_rounding",
         "linear_attn_backend", "linear_attn_prefill_backend", "linear_attn_decode_backend",
     ),
-    "moe": ("moe_runner_backend",),
+    "moe": ("moe_runner_backend", "kt_weight_path", "kt_method"),
     "comm": ("enable_quant_communications",),
     "features": ("enable_tf32_matmul",),
     "deterministic": ("enable_deterministic_inference", "rl_on_policy_target"),
