@@ -8,7 +8,7 @@ PINS := $(wildcard requirements/core.txt requirements/sglang-cpu.txt requirement
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for it in python3.11 python3; do $$it -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$it && exit; done; echo python3)
 PYTEST_ARGS ?=
-BENCH_SUITES ?= hicache cpu disk lookup hash startup
+BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble
 JSON ?=
 
 .PHONY: help setup demo test test-fast lint format bench clean

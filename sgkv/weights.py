@@ -86,10 +86,10 @@ def _config_files(model: Path) -> list[Path]:
 
 def _facts(file: Path) -> str:
     content = file.read_bytes()
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         facts = json.loads(content)
-        for key in _VOLATILE:
-            facts.pop(key, None)
+        if isinstance(facts, dict):
+            facts = {key: value for key, value in facts.items() if key not in _VOLATILE}
         content = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
     return sha256(content).hexdigest()
 

@@ -50,7 +50,7 @@ def read_extra_config(text: str | None) -> dict[str, Any]:
         return read_file(Path(text[1:]))
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"--hicache-storage-backend-extra-config is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise ValueError(  # noqa: TRY004 - one error type for everything wrong with the text

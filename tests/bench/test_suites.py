@@ -29,6 +29,7 @@ CASES = {
     "lookup": ["cpu_100k", "cpu_100k_miss", "disk_100k", "disk_100k_miss"],
     "hash": ["sha256_102400", "sha256_102400_array"],
     "startup": ["import_sgkv"],
+    "trouble": ["bare_wait_p99", "exists_p99_hung_disk", "get_p99_hung_disk"],
 }
 BARRED = {
     "hicache": set(CASES["hicache"]),
@@ -37,6 +38,7 @@ BARRED = {
     "lookup": {"cpu_100k", "disk_100k"},
     "hash": set(CASES["hash"]),
     "startup": {"import_sgkv"},
+    "trouble": {"exists_p99_hung_disk", "get_p99_hung_disk"},
 }
 """Cases that the project promises something for."""
 

@@ -8,6 +8,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sgkv.sglang.launch import expand
+from sgkv.weights import fingerprint
 from tests.fuzz.targets import read_config_file, read_environment, read_extra_config
 
 GOOD = {
@@ -117,6 +119,27 @@ def test_a_file_with_slips_of_the_keyboard(tmp_path: Path, slips: list[tuple[int
     path = tmp_path / "c.yaml"
     path.write_text(text)
     read_config_file(path)
+
+
+@bounded
+@given(
+    st.text(max_size=40)
+    | st.sampled_from(["[" * 20_000, '{"a":' * 20_000, "null", "[]", "@", "@/nowhere.json"])
+)
+def test_any_text_of_sglangs_flag(text: str) -> None:
+    try:
+        extra, _ = expand(text)
+    except ValueError:
+        return
+    assert extra["backend_name"] == "sgkv"
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=60) | st.sampled_from([b"[1]", b"5", b"[" * 20_000, b'{"a": 1, "a": 2}']))
+def test_any_model_configuration_is_an_identity(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    assert fingerprint(tmp_path)
 
 
 @pytest.mark.parametrize(
