@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 FORMAT_VERSION = 1
@@ -52,7 +52,3 @@ class Namespace:
             ensure_ascii=True,
         )
         return hashlib.sha256(canonical.encode()).hexdigest()[:DIGEST_HEX]
-
-    def with_epoch(self, epoch: str) -> Namespace:
-        """The same identity after the weights changed."""
-        return replace(self, epoch=epoch)

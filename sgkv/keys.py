@@ -12,7 +12,6 @@ import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from itertools import repeat
 
 _U32, _U64 = "I", "Q"
 _U32_BYTES = array(_U32).itemsize
@@ -20,16 +19,13 @@ _NARROW = 0xFFFF_FFFF
 _WIDE_MARK = b"\xff"
 _NAMESPACE_TAG = b"sglang-cache-namespace-v1"
 
-HASH_HEX = 64
-"""Characters of a page hash."""
-
 
 def hash_pages(token_ids: Sequence[int], page_tokens: int, prior: str | None = None) -> list[str]:
     """Hash every full page of `token_ids`: 64 hex digits a page, chained from `prior`.
 
-    `token_ids` are non-negative; a last partial page is ignored. Little-endian machines only, like
-    the engines' own hash. `prior` is the hash of the page
-    before the first token, or a namespace seed, or None at the start of a sequence.
+    `token_ids` are non-negative; a last partial page is ignored. `prior` is the hash of the page before
+    the first token, or a namespace seed, or None at the start of a sequence. Little-endian machines
+    only, like the engines' own hash.
     """
     if page_tokens < 1:
         raise ValueError(f"page_tokens is {page_tokens}: a page holds at least one token")
@@ -102,17 +98,6 @@ def page_keys(namespace: str, hashes: Sequence[str]) -> list[str]:
     return [f"{namespace}/p/{h[:2]}/{h}" for h in hashes]
 
 
-def is_page_hash(text: str) -> bool:
-    """Whether `text` can be a page hash: what arrives from an engine ends up in file names."""
-    return len(text) == HASH_HEX and text.isascii() and not text.strip("0123456789abcdef")
-
-
 def packed_hashes(hashes: Sequence[str]) -> bytes:
     """Hashes as raw bytes, 32 a page, as chunk headers keep them."""
     return bytes.fromhex("".join(hashes))
-
-
-def unpacked_hashes(packed: bytes) -> list[str]:
-    """The inverse of `packed_hashes`."""
-    text = packed.hex()
-    return list(map("".join, zip(*repeat(iter(text), HASH_HEX), strict=False)))

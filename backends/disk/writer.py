@@ -21,6 +21,8 @@ from sgkv.backends.disk.room import Room
 from sgkv.backends.hooks import prepared
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_MODE = 0o640
+"""Blobs are made of prompts: nothing for everybody on the machine to read."""
 
 
 class Writer:
@@ -90,7 +92,7 @@ class Writer:
 
     def _write(self, item: PutItem, path: str, deadline: Deadline | None) -> Status:
         temp = self._layout.temp_path()
-        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
         status = Status.ERROR
         failpoints.passing("put.opened")
         try:
@@ -109,8 +111,11 @@ class Writer:
 
     def _fill(self, fd: int, item: PutItem, deadline: Deadline | None) -> Status:
         try:
-            if not _prepared(item, deadline):
-                return Status.ERROR
+            with landing(deadline) as admitted:  # the item's own work touches the caller's buffers
+                if not admitted:
+                    return Status.TIMEOUT
+                if not prepared(item):
+                    return Status.ERROR
             status = transfer.write(fd, item.buffers, deadline)
             if self._sync and status is Status.OK:
                 os.fdatasync(fd)
@@ -135,9 +140,3 @@ def _sync_folder(path: str) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-
-def _prepared(item: PutItem, deadline: Deadline | None) -> bool:
-    """Run the item's own work, which touches the caller's buffers, while that is allowed."""
-    with landing(deadline) as admitted:
-        return admitted and prepared(item)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 
 class Order(enum.Enum):
@@ -75,7 +74,3 @@ class PageLayout:
             other.dtype, other.tokens, other.layers, other.heads, other.rows,
         )  # fmt: skip
         return same and (self.order is other.order or Order.OPAQUE not in (self.order, other.order))
-
-    def rows_total(self) -> int:
-        """Rows of one plane."""
-        return prod((self.tokens, self.layers, self.heads))

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from sgkv.backends import failpoints
-from sgkv.backends.base import Status
+from sgkv.backends.base import Bound, Status
 from sgkv.backends.cpu import CpuBackend, Reservation
 from sgkv.boundary import contained
 from sgkv.chunk.blob import BlobRead, Page
@@ -47,6 +47,12 @@ class Promoter:
                 self._queue.append((tier, _without_pages(read), arena_namespace))
                 self._queued_pages += len(read.hashes)
             self._changed.notify()
+
+    def bounds(self) -> dict[str, Bound]:
+        return {
+            "promotion_pages": Bound(self._queued_pages, _MAX_QUEUED_PAGES),
+            "promotion_threads": Bound(int(self._thread.is_alive()), 1),
+        }
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything queued is done."""
@@ -101,13 +107,16 @@ class Promoter:
             [read.hashes[index] for index in reservations],
             [[reservation.view] for reservation in reservations.values()],
         )
-        (status,) = tier.backend.get([again.item()])
-        failpoints.passing("promote.read")
-        for reservation in reversed(reservations.values()):
-            if status is Status.OK:
-                reservation.commit()
-            else:
-                reservation.abort()
+        status = Status.ERROR
+        try:
+            (status,) = tier.backend.get([again.item()])
+            failpoints.passing("promote.read")
+        finally:
+            for reservation in reversed(reservations.values()):
+                if status is Status.OK:
+                    reservation.commit()
+                else:
+                    reservation.abort()
         failpoints.passing("promote.committed")
         if status is Status.OK:
             self._counters.add("promoted_pages", len(reservations))
