@@ -141,12 +141,12 @@ def measure(root: Path, blobs: int) -> dict[str, float]:
     return dict(json.loads(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout))
 
 
-def of_size(home: Path | None, blobs: int) -> dict[str, object]:
+def of_size(home: Path | None, blobs: int) -> None:
+    """Print the figures before the files are deleted, which takes longer than all the rest."""
     root = Path(tempfile.mkdtemp(prefix="sgkv-scale-", dir=home))
     try:
-        filled = fill(root, blobs)
-        folders = files_a_folder(root)
-        return {"blobs": blobs, "fill_s": filled, "files_a_folder": folders, **measure(root, blobs)}
+        figures = {"blobs": blobs, "fill_s": fill(root, blobs), "files_a_folder": files_a_folder(root)}
+        print(json.dumps({**figures, **measure(root, blobs)}), flush=True)
     finally:
         shutil.rmtree(root)
 
@@ -162,7 +162,7 @@ def main() -> None:
         print(json.dumps({**dict(start(args.measure, blobs)), **dict(evict(args.measure, blobs))}))
         return
     for blobs in args.sizes:
-        print(json.dumps(of_size(args.home, blobs)), flush=True)
+        of_size(args.home, blobs)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from operator import attrgetter
+from operator import itemgetter
 from typing import NamedTuple
 
 from sgkv.backends.base import BackendStats
-from sgkv.backends.disk.walk import Found
 from sgkv.backends.eviction import EvictionPolicy
 from sgkv.backends.keygroups import KeyGroups
 
@@ -21,7 +20,11 @@ _SLICE = 1024
 """Keys taken in a lock hold when a scan is loaded."""
 _SORTED = 32768
 _VICTIMS = 256
-_used = attrgetter("used")
+_used = itemgetter(0)
+
+Unloaded = tuple[float, str, int]
+"""Last use, key and bytes of a blob. A bare tuple of such values is nothing that the garbage collector
+has to look at; a million objects stop the whole process for it."""
 
 
 class Victim(NamedTuple):
@@ -36,7 +39,7 @@ def charge(size: int) -> int:
     return -(-size // _BLOCK) * _BLOCK
 
 
-def _latest_first(blobs: Sequence[Found]) -> Iterator[Found]:
+def _latest_first(blobs: Sequence[Unloaded]) -> Iterator[Unloaded]:
     """By last use. One sort of a million would hold the interpreter for most of a second."""
     slices = (blobs[start : start + _SORTED] for start in range(0, len(blobs), _SORTED))
     return merge(*(sorted(some, key=_used, reverse=True) for some in slices), key=_used, reverse=True)
@@ -144,21 +147,18 @@ class DiskIndex:
         with self._lock:
             self._unloaded += charge(size)
 
-    def load(self, found: Sequence[Found], before: set[str]) -> None:
-        """Take in a whole scan; `before` is what was known when it began.
+    def load(self, new: Sequence[Unloaded], gone: Iterable[str]) -> None:
+        """Take in a whole scan: what it found that was not known, and which known keys it did not find.
 
-        New keys go in by their last use, below everything known, which is more recent; keys of
-        `before` that were not found are gone, also where they were found and left while it ran.
-        Keys that came while it ran stay.
+        New keys go in by their last use, below everything known, which is more recent. Keys that came
+        while it ran stay, and so do those away that left while it ran.
         """
-        gone = before.difference(blob.key for blob in found)
-        new = [blob for blob in found if blob.key not in self.sizes and blob.key not in before]
         latest_first = _latest_first(new)
         while some := list(islice(latest_first, _SLICE)):
             with self._lock:
-                for blob in some:
-                    self._add(blob.key, blob.size, cold=True)
-                    self._unloaded = max(0, self._unloaded - charge(blob.size))
+                for _, key, size in some:
+                    self._add(key, size, cold=True)
+                    self._unloaded = max(0, self._unloaded - charge(size))
         with self._lock:
             self._unloaded = 0
         self.forget(gone)

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from sgkv.backends import failpoints
 from sgkv.backends.disk.discard import trim_quarantine
-from sgkv.backends.disk.index import DiskIndex
+from sgkv.backends.disk.index import DiskIndex, Unloaded
 from sgkv.backends.disk.layout import Layout
 from sgkv.backends.disk.walk import walk
 from sgkv.backends.workers import WorkerPool, in_background
@@ -34,8 +34,8 @@ class Scanner:
         self._stop = threading.Event()
         self._wanted = threading.Event()
         self._good_until = float("-inf")
-        self._pool = WorkerPool(1, f"sgkv-{name}-scan", backlog=1)
-        self._latest = in_background(self._pool, self._first)
+        self.pool = WorkerPool(1, f"sgkv-{name}-scan", backlog=1)
+        self._latest = in_background(self.pool, self._first)
 
     @property
     def complete(self) -> bool:
@@ -69,14 +69,14 @@ class Scanner:
 
     def close(self, timeout: float) -> None:
         self.stop()
-        self._pool.close(timeout)
+        self.pool.close(timeout)
 
     def _stale(self) -> bool:
         return self.complete and self._clock() >= self._good_until
 
     def _request(self) -> Future[None] | None:
         """A scan that is still to begin; where one waits already, that."""
-        self._latest = in_background(self._pool, self._scan_again) or self._latest
+        self._latest = in_background(self.pool, self._scan_again) or self._latest
         return self._latest
 
     def _first(self) -> None:
@@ -97,16 +97,18 @@ class Scanner:
         self._layout.remove_dead_temps()
         with suppress(OSError):  # no folder, no quarantine
             trim_quarantine(self._layout)
-        before, found = set(self._index.sizes), []
+        gone, new = set(self._index.sizes), list[Unloaded]()
         failpoints.passing("scan.begun")
         for blob in walk(self._layout, stopped=self._stop.is_set):
-            found.append(blob)
             failpoints.passing("scan.found")
-            if blob.key not in self._index.sizes:
+            if blob.key in gone:
+                gone.discard(blob.key)
+            elif blob.key not in self._index.sizes:
+                new.append((blob.used, blob.key, blob.size))
                 self._index.scanning(blob.size)
         failpoints.passing("scan.walked")
         if not self._stop.is_set():
-            self._index.load(found, before)
+            self._index.load(new, gone)
             failpoints.passing("scan.loaded")
             took = self._clock() - began
             self._good_until = self._clock() + max(_STALE_SECONDS, _STALE_SHARE * took)
