@@ -55,8 +55,8 @@ class Guarded(Wrapper):
     ) -> None:
         """Deadlines in seconds; of these and the one a caller brings the nearer holds.
 
-        `contains_deadline` is also for `touch`, `pin` and `quarantine`, which come in the middle of
-        reads; `put_deadline` for deletions, of which that of a prefix takes two seconds at most.
+        `contains_deadline` is also for `touch`, `pin`, `quarantine` and `delete`, which come in the
+        middle of reads; `put_deadline` for `delete_prefix`, which takes two seconds at most.
         `clock` gives monotonic seconds to the breaker.
         """
         super().__init__(inner)
@@ -91,7 +91,7 @@ class Guarded(Wrapper):
         )
 
     def delete(self, keys: Sequence[str]) -> list[bool]:
-        return self._ask("delete", lambda: self.inner.delete(keys), [False] * len(keys), self._put_deadline)
+        return self._ask("delete", lambda: self.inner.delete(keys), [False] * len(keys))
 
     def delete_prefix(self, prefix: str) -> bool:
         return self._ask(
@@ -117,7 +117,8 @@ class Guarded(Wrapper):
             "breaker_state": int(self._reading.state),
             "write_breaker_state": int(self._writing.state),
         }
-        return replace(stats, counters=stats.counters | own)
+        bounds = self._pool.bounds("guard") | {"guard_inflight": self._pool.busy}
+        return replace(stats, bounds=stats.bounds | bounds, counters=stats.counters | own)
 
     def close(self) -> None:
         """Close `inner`; wait for it and for calls under way, two seconds in all."""

@@ -26,14 +26,14 @@ def stalls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stall]:
     """
     made: list[Stalled] = []
 
-    def install(deadline: float = DEADLINE) -> list[Stalled]:
+    def install(deadline: float = DEADLINE, put_deadline: float | None = None) -> list[Stalled]:
         def wrap(backend: Backend, *_: object) -> Backend:
             made.append(Stalled(backend))
             return Guarded(
                 made[-1],
                 contains_deadline=deadline,
                 get_deadline=deadline,
-                put_deadline=deadline,
+                put_deadline=put_deadline or deadline,
                 breaker=NEVER,
             )
 

@@ -14,11 +14,12 @@ _LIMIT = 60.0
 
 
 class Stalled(Wrapper):
-    """While `stalled`, whatever does I/O waits until `let_go`."""
+    """While `stalled`, whatever does I/O (or `only` these calls) waits until `let_go`."""
 
     def __init__(self, inner: Backend) -> None:
         super().__init__(inner)
         self.stalled = False
+        self.only: frozenset[str] | None = None
         self._go = threading.Event()
 
     def let_go(self) -> None:
@@ -30,33 +31,37 @@ class Stalled(Wrapper):
         self.stalled = False
         self.let_go()
 
-    def _wait(self) -> None:
+    def _wait(self, call: str) -> None:
         go = self._go
-        if self.stalled:
+        if self.stalled and (self.only is None or call in self.only):
             go.wait(_LIMIT)
 
     def probe(self, keys: Sequence[str], deadline: Deadline | None = None) -> tuple[list[bool], Status]:
-        self._wait()
+        self._wait("probe")
         return self.inner.probe(keys, deadline)
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
-        self._wait()
+        self._wait("put")
         return self.inner.put(items, deadline)
 
     def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:
-        self._wait()
+        self._wait("get")
         return self.inner.get(items, deadline)
 
     def delete(self, keys: Sequence[str]) -> list[bool]:
-        self._wait()
+        self._wait("delete")
         return self.inner.delete(keys)
 
     def delete_prefix(self, prefix: str) -> bool:
-        self._wait()
+        self._wait("delete_prefix")
         return self.inner.delete_prefix(prefix)
 
+    def touch(self, keys: Sequence[str]) -> None:
+        self._wait("touch")
+        self.inner.touch(keys)
+
     def quarantine(self, keys: Sequence[str]) -> None:
-        self._wait()
+        self._wait("quarantine")
         self.inner.quarantine(keys)
 
 

@@ -49,6 +49,26 @@ def test_a_tier_that_hangs_below_memory(rig: Rig, stalls: Stall) -> None:
     assert answers["batch_get_v1"] == answers["batch_set_v1"] == [True] * PAGES
 
 
+@pytest.mark.parametrize("ttl", [None, "1us"], ids=["corrupt", "expired"])
+def test_a_tier_that_hangs_while_bad_blobs_are_taken_out(
+    disk_rig: Rig, stalls: Stall, ttl: str | None
+) -> None:
+    """Far below the patience that writes have: each of these calls has that of a lookup."""
+    tiers = stalls(put_deadline=30)
+    kv = make.mha()
+    backend = disk_rig.backend(kv, engine=ENGINE, ttl=ttl)
+    assert all(write(backend, kv, KEYS, range(PAGES)))
+    if ttl is None:
+        for path in (disk_rig.folder / "blobs").rglob("*"):
+            if path.is_file():
+                path.write_bytes(b"\xff" * path.stat().st_size)
+    tiers[0].only = frozenset({"touch", "quarantine", "delete"})
+    tiers[0].stalled = True
+    answer, took = timed(READS["batch_get_v1"], backend)
+    assert answer == [False] * PAGES
+    assert took < 4 * DEADLINE + SLACK
+
+
 def test_two_tiers_that_hang_cost_one_deadline(disk_rig: Rig, stalls: Stall) -> None:
     tiers = stalls(deadline=3 * DEADLINE)
     kv = make.mha()
