@@ -95,9 +95,12 @@ class Writing:
         self, arena: CpuBackend, behind: WriteBehind, hashes: Sequence[str], expires_at: int, *, hold: bool
     ) -> None:
         place = behind.hold_tail if hold else behind.submit
-        for page_hash, lease in zip(hashes, self._lease(arena, hashes), strict=True):
+        leases = self._lease(arena, hashes)
+        for page_hash, lease in zip(hashes, leases, strict=True):
             if lease is not None:
                 place(Work(self.identity, [page_hash], [lease], False, expires_at))
+        # Not taken by a full arena, or already evicted from it by a promotion.
+        self.counters.add("write_behind_dropped_pages", leases.count(None))
 
     def _lease(self, arena: CpuBackend, hashes: Sequence[str]) -> Sequence[Lease | None]:
         return arena.lease(page_keys(self.arena_namespace, hashes))
