@@ -112,6 +112,13 @@ class Capabilities:
     backend that does not keep it."""
 
 
+class Bound(NamedTuple):
+    """How much of something limited is in use."""
+
+    used: int
+    limit: int
+
+
 @dataclass(slots=True)
 class BackendStats:
     """A snapshot of gauges and monotonic counters."""
@@ -125,6 +132,9 @@ class BackendStats:
     """References held at this moment: leases, reservations, reads under way."""
     evicted_blobs: int = 0
     evicted_bytes: int = 0
+    bounds: dict[str, Bound] = field(default_factory=dict)
+    """Threads and queues. A thread of a disk tier has at most one blob open, so these bound the
+    descriptors too."""
     counters: dict[str, int] = field(default_factory=dict)
     """Backend-specific monotonic counters, named like Prometheus metrics without prefix."""
 

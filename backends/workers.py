@@ -15,6 +15,7 @@ from concurrent.futures import Future, wait
 from functools import partial
 from itertools import count
 
+from sgkv.backends.base import Bound
 from sgkv.backends.deadline import Deadline
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,21 @@ class WorkerPool:
             future: Future[None] = Future()
             self._queue.put((future, task))
         return future
+
+    @property
+    def busy(self) -> Bound:
+        """Threads with a task, of those there may be."""
+        with self._lock:
+            return Bound(len(self._started) - self._idle, self.threads)
+
+    def bounds(self, name: str) -> dict[str, Bound]:
+        """Threads that were started, and tasks that wait for one, as `{name}_threads` and `{name}_queue`."""
+        with self._lock:
+            waiting = max(0, self._queued - self._idle)
+            return {
+                f"{name}_threads": Bound(len(self._started), self.threads),
+                f"{name}_queue": Bound(waiting, self._backlog),
+            }
 
     def close(self, timeout: float) -> bool:
         """Finish what was accepted and end the threads; False if some still run after `timeout` s."""

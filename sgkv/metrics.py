@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter
 
-    from sgkv.backends.base import BackendStats
+    from sgkv.backends.base import BackendStats, Bound
     from sgkv.store.store import StoreStats
 
 _BUCKETS = (1e-4, 2.5e-4, 1e-3, 2.5e-3, 1e-2, 2.5e-2, 0.1, 0.25, 1.0, 2.5, 10.0)
@@ -32,7 +32,7 @@ HELP = {
     "promoted_pages": "Pages copied into the cpu tier after a read from a slower one",
     "promotions_dropped": "Pages not promoted because the queue was full",
     "read_bytes": "Bytes of pages served",
-    "write_behind_dropped_pages": "Pages not written to the slower tiers: the queue was full or closing",
+    "write_behind_dropped_pages": "Pages not written to the slower tiers: the queue or the cpu tier was full",
     "written_bytes": "Bytes that became new blobs",
 }
 
@@ -62,6 +62,7 @@ class Metrics:
         self._tier_gauges = {name: gauge for name, gauge in gauges.items() if name.startswith("tier_")}
         self._queue_bytes = gauges["write_behind_bytes"]
         self._queue_items = gauges["write_behind_items"]
+        self._bound_used, self._bound_limit = gauges["bound_used"], gauges["bound_limit"]
 
     def observe(self, op: str, tier: str, seconds: float, statuses: Mapping[str, int], nbytes: int) -> None:
         """One batched call of a tier: how long it took, its items by status, the bytes it moved."""
@@ -84,6 +85,13 @@ class Metrics:
             for name, gauge in self._tier_gauges.items():
                 gauge.labels(tier).set(getattr(facts, name.removeprefix("tier_")))
             self._count_evicted(tier, facts)
+            self._set_bounds(tier, facts.bounds)
+        self._set_bounds("", stats.bounds)
+
+    def _set_bounds(self, tier: str, bounds: Mapping[str, Bound]) -> None:
+        for name, bound in bounds.items():
+            self._bound_used.labels(tier, name).set(bound.used)
+            self._bound_limit.labels(tier, name).set(bound.limit)
 
     def _count_evicted(self, tier: str, facts: BackendStats) -> None:
         """The backend reports totals; a counter takes what was added since the last snapshot."""
@@ -112,6 +120,8 @@ _GAUGES = (
     ("tier_pinned_bytes", "Bytes that eviction leaves alone", ("tier",)),
     ("write_behind_bytes", "Bytes on their way to the slower tiers", ()),
     ("write_behind_items", "Chunks and tails on their way to the slower tiers", ()),
+    ("bound_used", "Threads, queued tasks and the like in use", ("tier", "resource")),
+    ("bound_limit", "How many of them there may be", ("tier", "resource")),
 )
 
 

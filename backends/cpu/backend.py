@@ -167,6 +167,7 @@ class CpuBackend(Backend):
                 leases=index.refs,
                 evicted_blobs=index.evicted_blobs,
                 evicted_bytes=index.evicted_bytes,
+                bounds=self._pool.bounds("copy"),
                 counters={"prefaulted_bytes": self._arena.prefaulted_bytes},
             )
 

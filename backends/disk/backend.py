@@ -9,6 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from sgkv.backends import failpoints
@@ -203,7 +204,11 @@ class DiskBackend(Backend):
         return self._scanner.scan(timeout)
 
     def stats(self) -> BackendStats:
-        return self._index.stats()
+        bounds = self._readers.bounds("read") | self._writers.bounds("write")
+        return replace(
+            self._index.stats(),
+            bounds=bounds | self._scanner.pool.bounds("scan") | self._trash.pool.bounds("trash"),
+        )
 
     def close(self) -> None:
         self._scanner.stop()  # first: a put may be waiting for it

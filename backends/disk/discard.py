@@ -30,8 +30,8 @@ class Trash:
         """Begins with what an earlier process left."""
         self._layout = layout
         self._stop = threading.Event()
-        self._pool = WorkerPool(1, f"sgkv-{name}-trash", backlog=1)
-        self._emptying = in_background(self._pool, self._empty)
+        self.pool = WorkerPool(1, f"sgkv-{name}-trash", backlog=1)
+        self._emptying = in_background(self.pool, self._empty)
 
     def drop(self, folder: str) -> None:
         """Take `folder` out of reach in one step; nothing happens where there is none.
@@ -43,7 +43,7 @@ class Trash:
         with suppress(FileNotFoundError):
             os.rename(folder, target)
         failpoints.passing("prefix.moved")
-        self._emptying = in_background(self._pool, self._empty) or self._emptying
+        self._emptying = in_background(self.pool, self._empty) or self._emptying
 
     def wait(self, timeout: float) -> bool:
         """Wait until everything dropped so far is deleted; False after `timeout` seconds."""
@@ -52,7 +52,7 @@ class Trash:
     def close(self, timeout: float) -> None:
         """Stop deleting; the next process goes on with it."""
         self._stop.set()
-        self._pool.close(timeout)
+        self.pool.close(timeout)
 
     def _empty(self) -> None:
         for folder, folders, files in os.walk(self._layout.trash, topdown=False):

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sgkv.backends.base import Bound
+
 
 class Spot(NamedTuple):
     """A page inside a full chunk."""
@@ -32,13 +34,18 @@ class ChunkMemo:
         """`chunk` are the hashes of all pages of a chunk that exists."""
         last = chunk[-1]
         with self._lock:
+            if len(self._young) + len(chunk) > self._capacity:
+                self._old, self._young = self._young, {}
             for position, page_hash in enumerate(chunk):
                 self._young[page_hash] = Spot(last, position)
-            if len(self._young) >= self._capacity:
-                self._old, self._young = self._young, {}
 
     def find(self, page_hash: str) -> Spot | None:
         return self._young.get(page_hash) or self._old.get(page_hash)
+
+    @property
+    def pages(self) -> Bound:
+        with self._lock:
+            return Bound(len(self._young) + len(self._old), 2 * self._capacity)
 
     def forget(self) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sgkv.backends import failpoints
+from sgkv.backends.base import Bound
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import BlobIdentity, Page
 from sgkv.chunk.layout import Order, PageLayout
@@ -75,6 +76,11 @@ class Session:
         self._writing = Writing(
             self._identity, self._arena_namespace, self.pages_per_chunk, machinery.counters
         )
+
+    @property
+    def remembered(self) -> Bound:
+        """Pages whose chunk is remembered for the reads that follow a lookup."""
+        return self._memo.pages
 
     def lookup(self, span: Span, deadline: Deadline) -> Found:
         """How many leading pages of the span can be read now. No effect on the eviction order.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from weakref import WeakSet
 
-from sgkv.backends.base import BackendStats
+from sgkv.backends.base import BackendStats, Bound
 from sgkv.chunk.layout import PageLayout
 from sgkv.counters import Counters
 from sgkv.identity import Namespace
@@ -28,6 +30,8 @@ class StoreStats:
     write_behind_bytes: int
     """Bytes of arena pages leased for writing to lower tiers."""
     write_behind_queued: int
+    bounds: dict[str, Bound] = field(default_factory=dict)
+    """What the store itself holds, beside what its tiers do (`BackendStats.bounds`), and may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ class Store:
         self.tiers = tuple(tiers)
         self._options = options
         self._clock = clock
+        self._lock = threading.Lock()
+        self._sessions: WeakSet[Session] = WeakSet()
         arena, below = tiers[0].arena, [tier for tier in tiers if tier.arena is None]
         staged = arena is not None and bool(below)
         self._write_behind = (
@@ -92,7 +98,10 @@ class Store:
             self._promoter,
             self._clock,
         )
-        return Session(shared, namespace, layout, producer)
+        session = Session(shared, namespace, layout, producer)
+        with self._lock:
+            self._sessions.add(session)
+        return session
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything set so far is in the lower tiers, tails included."""
@@ -106,7 +115,17 @@ class Store:
             self.counters.snapshot(),
             behind.leased_bytes if behind else 0,
             behind.queued if behind else 0,
+            self._bounds(),
         )
+
+    def _bounds(self) -> dict[str, Bound]:
+        bounds = self._write_behind.bounds() if self._write_behind else {}
+        if self._promoter is not None:
+            bounds |= self._promoter.bounds()
+        with self._lock:
+            memos = [session.remembered for session in self._sessions]
+        bounds["memo_pages"] = Bound(sum(memo.used for memo in memos), sum(memo.limit for memo in memos))
+        return bounds
 
     def close(self) -> None:
         """Drain write-behind for at most `drain_timeout` seconds, then close every tier. Idempotent.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sgkv.backends import failpoints
-from sgkv.backends.base import PutItem
+from sgkv.backends.base import Bound, PutItem
 from sgkv.backends.cpu import Lease
 from sgkv.boundary import contained
 from sgkv.chunk.blob import BlobIdentity, put_item
@@ -94,6 +94,13 @@ class WriteBehind:
     @property
     def leased_bytes(self) -> int:
         return self._leased
+
+    def bounds(self) -> dict[str, Bound]:
+        threads = sum(thread.is_alive() for thread in self._threads)
+        return {
+            "write_behind_bytes": Bound(self._leased, self._max_bytes),
+            "write_behind_threads": Bound(threads, len(self._threads)),
+        }
 
     @property
     def queued(self) -> int:

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sgkv.backends.base import BackendStats
+from sgkv.backends.base import BackendStats, Bound
 from sgkv.counters import Counters
 from sgkv.metrics import HELP, Metrics, process_metrics
 from sgkv.reasons import MissReason
@@ -30,9 +30,15 @@ def metrics(registry: CollectorRegistry) -> Metrics:
 
 def stats(*, evicted: int = 0, used: int = 700) -> StoreStats:
     cpu = BackendStats(
-        blobs=7, used_bytes=used, capacity_bytes=1000, evicted_blobs=evicted, evicted_bytes=10 * evicted
+        blobs=7,
+        used_bytes=used,
+        capacity_bytes=1000,
+        evicted_blobs=evicted,
+        evicted_bytes=10 * evicted,
+        bounds={"copy_threads": Bound(1, 4)},
     )
-    return StoreStats({"cpu": cpu}, {}, write_behind_bytes=50, write_behind_queued=2)
+    bounds = {"promotion_pages": Bound(30, 4096)}
+    return StoreStats({"cpu": cpu}, {}, write_behind_bytes=50, write_behind_queued=2, bounds=bounds)
 
 
 def test_a_batch_counts_items_bytes_and_time(metrics: Metrics, registry: CollectorRegistry) -> None:
@@ -64,6 +70,10 @@ def test_a_snapshot_sets_the_gauges(metrics: Metrics, registry: CollectorRegistr
     assert registry.get_sample_value("sgkv_tier_capacity_bytes", {"tier": "cpu"}) == 1000
     assert registry.get_sample_value("sgkv_write_behind_bytes") == 50
     assert registry.get_sample_value("sgkv_write_behind_items") == 2
+    threads = {"tier": "cpu", "resource": "copy_threads"}
+    assert registry.get_sample_value("sgkv_bound_used", threads) == 1
+    assert registry.get_sample_value("sgkv_bound_limit", threads) == 4
+    assert registry.get_sample_value("sgkv_bound_used", {"tier": "", "resource": "promotion_pages"}) == 30
 
 
 def test_evictions_are_counted_once_however_often_the_store_is_asked(
