@@ -10,14 +10,16 @@ PYTHON ?= $(shell for it in python3.11 python3; do $$it -c '$(NEW_ENOUGH)' 2>/de
 PYTEST_ARGS ?=
 BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble
 JSON ?=
+MINUTES ?= 3
 
-.PHONY: help setup demo test test-fast lint format bench clean
+.PHONY: help setup demo test test-fast soak lint format bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       serve a prompt, kill the engine, serve it again from the store"
 	@echo "make test       everything, with real servers (PYTEST_ARGS=... reaches pytest)"
 	@echo "make test-fast  everything that needs no server"
+	@echo "make soak       MINUTES=3 of traffic that watches memory, threads, files and leases (JSON=FILE)"
 	@echo "make lint       ruff and mypy --strict       make format  ruff's formatter"
 	@echo "make bench      BENCH_SUITES=\"$(BENCH_SUITES)\" JSON=FILE"
 	@echo "make setup      only build .venv             make clean   remove what was built, .venv excepted"
@@ -41,6 +43,9 @@ test: setup
 
 test-fast: setup
 	$(BIN)/pytest -m "not server" $(PYTEST_ARGS)
+
+soak: setup
+	$(BIN)/python -m scripts.soak --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
 
 lint: setup
 	$(BIN)/ruff check .
