@@ -110,6 +110,8 @@ class Client:
         assert sum(sum(by_label.values()) for by_label in counted) == self.asked
         assert "internal_errors" not in stats.counters
         assert all(tier.pinned_bytes <= tier.used_bytes for tier in stats.tiers.values())
+        bounds = [stats.bounds, *(tier.bounds for tier in stats.tiers.values())]
+        assert all(0 <= bound.used <= bound.limit for some in bounds for bound in some.values())
         if self.arena:
             assert stats.tiers["cpu"].used_bytes <= stats.tiers["cpu"].capacity_bytes
 

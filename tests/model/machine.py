@@ -82,11 +82,13 @@ class StoreMachine(RuleBasedStateMachine):
     def contains(self, span: Span) -> None:
         self.main.contains(span)
 
-    @rule(pages=st.integers(1, 3 * CHUNK_PAGES))
-    def press(self, pages: int) -> None:
-        """Pages nobody asks for push others out."""
+    @rule(pages=st.integers(1, 3 * CHUNK_PAGES), before=st.sampled_from([(), None]))
+    def press(self, pages: int, before: tuple[str, ...] | None) -> None:
+        """Pages nobody asks for push others out, but no pinned ones; without a position each takes a blob."""
         self.floods += 1
-        self.main.set(Span(sequence(100 + self.floods, pages)))
+        self.main.set(Span(sequence(100 + self.floods, pages), before))
+        if self.model.pinned:
+            self._audit()
 
     @rule(span=whole_or_part)
     def pin(self, span: Span) -> None:
@@ -105,6 +107,10 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         self.main.flush()
+
+    @rule()
+    def audit(self) -> None:
+        self._audit()
 
     @rule()
     def clear(self) -> None:

@@ -45,3 +45,11 @@ def test_closing_ends_every_thread_that_is_shown(two_tier_rig):
     store.close()
     bounds = store.stats().bounds
     assert (bounds["write_behind_threads"].used, bounds["promotion_threads"].used) == (0, 0)
+
+
+def test_pages_that_do_not_get_past_a_full_cpu_tier_are_counted(two_tier_rig):
+    store = two_tier_rig.store(cpu_bytes=64 << 10)
+    done = put(store.open(namespace(), layout()), chain(40), random_pages(40))
+    assert store.flush(10.0)
+    assert 0 < done.count(False) < 40
+    assert store.counters.get("write_behind_dropped_pages") == done.count(False)
