@@ -20,12 +20,12 @@ import pytest
 from sgkv.backends.failpoints import POINTS
 
 CRASHES = {
-    "roomy": 500,
-    "evicting": 500,
-    "any moment": 400,
+    "roomy": 490,
+    "evicting": 490,
+    "any moment": 380,
     "together": 400,
-    "store": 240,
-    "store without memory": 90,
+    "store": 210,
+    "store without memory": 60,
 }
 _SECONDS = 200
 """What the busiest machine may take; a quiet one needs an eighth of it."""
