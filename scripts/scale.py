@@ -89,7 +89,7 @@ def start(root: Path, blobs: int) -> Iterator[tuple[str, float]]:
     prompt = [key_of(number) for number in range(0, blobs, max(1, blobs // _PROMPT))][:_PROMPT]
     absent = [key_of(blobs + number) for number in range(_PROMPT)]
     gc.collect()
-    before, began = resident(), time.perf_counter()
+    before, cpu_before, began = resident(), time.process_time(), time.perf_counter()
     tier = open_tier(root)
     hit(tier, prompt[0])
     yield "first_hit_ms", (time.perf_counter() - began) * 1e3
@@ -98,6 +98,7 @@ def start(root: Path, blobs: int) -> Iterator[tuple[str, float]]:
     while not tier.wait_scanned(0.005):
         hits.append(hit(tier, prompt[len(hits) % len(prompt)]))
     yield "index_complete_s", time.perf_counter() - began
+    yield "index_cpu_s", time.process_time() - cpu_before
     yield "slowest_hit_while_scanning_ms", max(hits) * 1e3
     gc.collect()
     yield "index_mib", resident() - before

@@ -22,8 +22,8 @@ def _run(script: str, *arguments: str) -> list[dict[str, float]]:
 
 
 def test_scale_measures_each_size_and_leaves_nothing(tmp_path: Path) -> None:
-    small, larger = _run("scale.py", "500", "2000", "--home", str(tmp_path))
-    assert (small["blobs"], larger["blobs"]) == (500, 2000)
+    small, larger = _run("scale.py", "200", "800", "--home", str(tmp_path))
+    assert (small["blobs"], larger["blobs"]) == (200, 800)
     for figures in (small, larger):
         assert figures["first_hit_ms"] <= 1000
         assert figures["index_complete_s"] <= 5
