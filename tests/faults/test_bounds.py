@@ -12,7 +12,7 @@ from sgkv.sglang.hicache import SgkvHiCache
 from tests.faults.calls import KEYS, NOTHING, PAGES, READS, SLACK, WRITES, all_in_time, timed
 from tests.faults.conftest import DEADLINE, Stall
 from tests.sglang import pools as make
-from tests.sglang.conftest import Rig, chain, read, write
+from tests.sglang.conftest import Rig, after, chain, read, write
 
 ENGINE = {"exists_deadline": DEADLINE, "get_deadline": DEADLINE, "set_deadline": DEADLINE}
 MEASURED = {"enable_storage_metrics": True}
@@ -67,6 +67,22 @@ def test_a_tier_that_hangs_while_bad_blobs_are_taken_out(
     answer, took = timed(READS["batch_get_v1"], backend)
     assert answer == [False] * PAGES
     assert took < 4 * DEADLINE + SLACK
+
+
+def test_writes_after_a_clear_that_a_tier_did_not_answer(disk_rig: Rig, stalls: Stall) -> None:
+    """Each tries the clear again, and shows nothing of before until it succeeds."""
+    tiers = stalls(put_deadline=30)
+    kv = make.mha()
+    backend = disk_rig.backend(kv, engine=ENGINE)
+    assert all(write(backend, kv, KEYS, range(PAGES)))
+    tiers[0].stalled = True
+    backend.clear()
+    answer, took = timed(WRITES["batch_set_v1"], backend)
+    assert answer == [False] * PAGES
+    assert took < 2 + DEADLINE + SLACK
+    tiers[0].stop()
+    assert timed(WRITES["batch_set_v1"], backend)[0] == [True] * PAGES
+    assert backend.batch_exists(KEYS, after()) == 0
 
 
 def test_two_tiers_that_hang_cost_one_deadline(disk_rig: Rig, stalls: Stall) -> None:
