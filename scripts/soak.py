@@ -7,6 +7,8 @@ that is opened and closed. Between rounds everything comes to rest and is counte
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import json
 import logging
 import os
@@ -75,7 +77,7 @@ def _options() -> argparse.Namespace:
 def _soak(folder: Path, seconds: float, total: Tally) -> list[Sample]:
     began, samples = time.monotonic(), []
     with two_stores(folder) as stores:
-        while (elapsed := time.monotonic() - began) < seconds or len(samples) < 6:
+        while (elapsed := time.monotonic() - began) < seconds or len(samples) < 8:
             ends = time.monotonic() + _ROUND_SECONDS
             total.add(play(stores, folder, _THREADS, lambda e=ends: time.monotonic() < e, len(samples)))
             with two_stores(folder) as others:  # opened, used and closed while the first two stay
@@ -91,6 +93,8 @@ def _once() -> Callable[[], bool]:
 
 
 def _sample(seconds: float, calls: int, stores: list[Store], folder: Path) -> Sample:
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps for later is no leak
     for store in stores:
         store.flush(30.0)
         for tier in store.tiers:
@@ -138,10 +142,9 @@ def _bytes_below(folder: Path) -> int:
 
 
 def _leaks(samples: list[Sample]) -> list[str]:
-    """What grew between the first and the last third of the rounds after the warm-up."""
-    warm = samples[len(samples) // 3 :]
-    third = max(1, len(warm) // 3)
-    first, last = warm[:third], warm[-third:]
+    """What grew from the third quarter of the run to the last; the first half is its warm-up."""
+    quarter = len(samples) // 4
+    first, last = samples[2 * quarter : 3 * quarter], samples[3 * quarter :]
     growth = median(s.rss_kib for s in last) / median(s.rss_kib for s in first) - 1
     found = [f"RSS grew by {growth:.1%}"] if growth >= _RSS_GROWTH else []
     for name in ("descriptors", "stray_threads", "shm_kib"):

@@ -54,6 +54,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.peer: Client | None = None
         self.lossless = True
         """Nothing was evicted, refused or damaged since the last clear: what is promised must be there."""
+        self.damaged = False
+        """Since the last clear."""
         self.alone = True
         """No other store has written since the last clear: then the quota is exact."""
         self.cleared_at = 0
@@ -93,7 +95,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(span=whole_or_part)
     def pin(self, span: Span) -> None:
         done = self.main.session.pin(span)
-        self.model.pinned.update(h for h, pinned in zip(span.hashes, done, strict=True) if pinned)
+        if not self.damaged:  # a blob that is spoilt can be pinned like any other
+            self.model.pinned.update(compress(span.hashes, done))
 
     @rule(hashes=_sequences)
     def unpin(self, hashes: list[str]) -> None:
@@ -116,7 +119,7 @@ class StoreMachine(RuleBasedStateMachine):
     def clear(self) -> None:
         self.main.session.clear()
         self.model.clear()
-        self.lossless, self.alone = True, self.peer is None
+        self.lossless, self.damaged, self.alone = True, False, self.peer is None
         self.cleared_at = self.main.losses()
         assert blob_files(self.folder) == []
 
@@ -139,7 +142,7 @@ class StoreMachine(RuleBasedStateMachine):
     def damage(self, which: int, kind: str) -> None:
         if files := blob_files(self.folder):
             DAMAGES[kind](files[which % len(files)], files[which // 2 % len(files)])
-            self.lossless = False
+            self.lossless, self.damaged = False, True
             self.model.pinned.clear()
 
     @rule(span=whole_or_part)
@@ -203,6 +206,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Whole prompts are read: what is on disk, pinned, or promised and not lost, is served."""
         for client in self._clients():
             client.flush()
+        self._note_losses()
         for hashes in SEQUENCES:
             kept = self.model.pinned | set(hashes if self.lossless else ())
             must = set(filter(self.model.promised, kept.difference(AMBIGUOUS)))
