@@ -45,7 +45,7 @@ test-fast: setup
 	$(BIN)/pytest -m "not server" $(PYTEST_ARGS)
 
 soak: setup
-	$(BIN)/python -m scripts.soak --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
+	MALLOC_ARENA_MAX=2 $(BIN)/python -m scripts.soak --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
 
 lint: setup
 	$(BIN)/ruff check .
