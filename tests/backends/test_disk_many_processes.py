@@ -50,9 +50,10 @@ def test_writers_readers_and_evictors_of_five_processes(open_disk: Open, folder:
     crowd = [start(role, folder, seed) for seed, role in enumerate(roles)]
     did = [json.loads(process.communicate(timeout=60)[0]) for process in crowd]
     assert all(process.returncode == 0 for process in crowd)
-    for readers in did[2:4]:
+    after = json.loads(start("reader", folder, seed=5).communicate(timeout=60)[0])
+    assert after["right"], "one that comes when all have written finds some of it"
+    for readers in (*did[2:4], after):
         assert set(readers) <= {"right", "absent", "evicted"}
-        assert readers["right"]
     for writers in (*did[:2], did[4]):
         assert set(writers) <= {"ok", "exists", "full", "evicted"}
     assert sum(process["evicted"] for process in did)
