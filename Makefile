@@ -18,7 +18,7 @@ MINUTES ?= 3
 help:
 	@echo "make demo       serve a prompt, kill the engine, serve it again from the store"
 	@echo "make test       everything, with real servers (PYTEST_ARGS=... reaches pytest)"
-	@echo "make test-fast  everything that needs no server"
+	@echo "make test-fast  what takes neither servers nor tens of seconds"
 	@echo "make soak       MINUTES=3 of traffic that watches memory, threads, files and leases (JSON=FILE)"
 	@echo "make lint       ruff and mypy --strict       make format  ruff's formatter"
 	@echo "make bench      BENCH_SUITES=\"$(BENCH_SUITES)\" JSON=FILE"
@@ -42,7 +42,7 @@ test: setup
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 test-fast: setup
-	$(BIN)/pytest -m "not server" $(PYTEST_ARGS)
+	$(BIN)/pytest -m "not server and not slow" $(PYTEST_ARGS)
 
 soak: setup
 	MALLOC_ARENA_MAX=2 $(BIN)/python -m scripts.soak --minutes $(MINUTES) $(if $(JSON),--json $(JSON))

@@ -30,7 +30,7 @@ CRASHES = {
 _SECONDS = 200
 """What the busiest machine may take; a quiet one needs an eighth of it."""
 
-pytestmark = pytest.mark.timeout(_SECONDS + 60)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(_SECONDS + 60)]
 
 
 def _start(scenario: str, folder: Path) -> subprocess.Popen[str]:

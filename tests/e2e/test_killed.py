@@ -18,6 +18,8 @@ from sgkv.testing.waiting import wait_until
 from tests.e2e.hammer import MAX_SEQUENCES, PAGES, Store, hammer
 from tests.e2e.rig import Folder
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 8
 OPENS_IN = 5.0
 """Seconds, on busy cores."""

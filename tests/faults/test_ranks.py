@@ -10,6 +10,8 @@ import pytest
 
 from tests.faults.rank import take_part
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 60
 ROOT = Path(__file__).parents[2]
 

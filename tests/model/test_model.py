@@ -6,6 +6,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.machine import StoreMachine
 
+pytestmark = pytest.mark.slow
+
 STEPS = 20_000
 _EXAMPLES, _LENGTH = 125, 100
 GAME = settings(

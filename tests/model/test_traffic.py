@@ -2,7 +2,11 @@
 
 from itertools import count
 
+import pytest
+
 from tests.model.traffic import play, two_stores
+
+pytestmark = pytest.mark.slow
 
 CALLS = 100_000
 THREADS = 8
