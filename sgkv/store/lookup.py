@@ -93,7 +93,7 @@ class Search:
             for chunk in wanted[:run]:
                 self._add_chunk(chunk)
             wanted, keys = wanted[run:], keys[run:]
-            first = self.available.index(False) if not all(self.available) else len(self.available)
+            first = leading(self.available)
             stop = wanted[0].stop if wanted else len(self.available)
             self._ask_pages(tier, [p for p in range(first, stop) if not self.available[p]])
             if not wanted or not all(self.available[:stop]):

@@ -129,8 +129,7 @@ class Session:
         """
         done = [False] * len(span.hashes)
         for tier in self._shared.tiers:
-            namespace = self._arena_namespace if tier.arena else self._identity.namespace
-            flags = tier.backend.pin(page_keys(namespace, span.hashes), pinned)
+            flags = tier.backend.pin(page_keys(self._namespace_in(tier), span.hashes), pinned)
             done = [before or flag for before, flag in zip(done, flags, strict=True)]
             if tier.arena is None:
                 self._pin_chunks(tier, span, pinned, done)
@@ -159,17 +158,17 @@ class Session:
         left = []
         for tier in self._shared.tiers:
             settled = promoted if tier.arena else written
-            if tier.name in asked and not (self._delete_all(tier) and settled):
+            if tier.name in asked and not (
+                tier.backend.delete_prefix(f"{self._namespace_in(tier)}/") and settled
+            ):
                 left.append(tier.name)
             failpoints.passing("clear.tier")
         with self._clearing:
             if self._uncleared is asked:
                 self._uncleared = frozenset(left)
 
-    def _delete_all(self, tier: Tier) -> bool:
-        return tier.backend.delete_prefix(
-            f"{self._arena_namespace if tier.arena else self._identity.namespace}/"
-        )
+    def _namespace_in(self, tier: Tier) -> str:
+        return self._arena_namespace if tier.arena else self._identity.namespace
 
     def _cleared_tiers(self) -> Sequence[Tier]:
         tiers = self._shared.tiers

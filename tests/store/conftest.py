@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -88,29 +89,31 @@ class Rig:
         return self.store(**options)
 
 
-@pytest.fixture(params=["cpu+disk", "disk", "cpu"])
-def rig(request, tmp_path):
-    rig = Rig(tmp_path / "kv", request.param, [])
+@contextmanager
+def opened(folder, tiers):
+    rig = Rig(folder / "kv", tiers, [])
     yield rig
     for store in rig.stores:
         store.close()
+
+
+@pytest.fixture(params=["cpu+disk", "disk", "cpu"])
+def rig(request, tmp_path):
+    with opened(tmp_path, request.param) as rig:
+        yield rig
 
 
 @pytest.fixture
 def disk_rig(tmp_path):
     """Only a disk tier: what is set is on disk when `set` returns."""
-    rig = Rig(tmp_path / "kv", "disk", [])
-    yield rig
-    for store in rig.stores:
-        store.close()
+    with opened(tmp_path, "disk") as rig:
+        yield rig
 
 
 @pytest.fixture
 def two_tier_rig(tmp_path):
-    rig = Rig(tmp_path / "kv", "cpu+disk", [])
-    yield rig
-    for store in rig.stores:
-        store.close()
+    with opened(tmp_path, "cpu+disk") as rig:
+        yield rig
 
 
 def put(session, hashes, pages, before=()) -> list[bool]:
