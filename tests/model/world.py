@@ -7,7 +7,8 @@ checked without remembering it, and one from before a clear is told from one aft
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import shake_128
 from pathlib import Path
 
@@ -90,6 +91,13 @@ def blob_files(folder: Path) -> list[Path]:
     """Every published blob, in a stable order; folders may vanish while it looks."""
     walked = os.walk(folder / "blobs")
     return [Path(above, name) for above, _, names in sorted(walked) for name in sorted(names)]
+
+
+def blob_sizes(folder: Path) -> Iterator[int]:
+    """Of every blob that is still there when it is looked at."""
+    for path in blob_files(folder):
+        with suppress(FileNotFoundError):
+            yield path.stat().st_size
 
 
 def on_disk(folder: Path, hashes: Sequence[str], generation: int, now: float) -> list[bool]:
