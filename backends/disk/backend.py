@@ -54,6 +54,7 @@ class DiskBackend(Backend):
         min_free_bytes: int | None = None,
         fsync: Literal["none", "data"] = "none",
         eviction: str = "lru",
+        marks_use: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open or create `path`; a background thread reads what is there.
@@ -61,8 +62,9 @@ class DiskBackend(Backend):
         `capacity` in bytes, over all processes that use the folder. `min_free_bytes` stay free on
         the file system; None is 2 GiB or 2 % of it, whichever is less. `fsync="data"` makes blobs
         survive a power cut; without it they survive the process, and what a power cut damages
-        readers find out by their checksums. A folder that cannot be made is no error here: puts
-        then answer `Status.ERROR` and the rest finds nothing.
+        readers find out by their checksums. `marks_use=False` leaves the files' times alone, by which
+        every process orders evictions: for reads that are no use. A folder that cannot be made is no
+        error here: puts then answer `Status.ERROR` and the rest finds nothing.
         """
         if capacity <= 0:
             raise ValueError(f"capacity must be positive, got {capacity}")
@@ -86,7 +88,7 @@ class DiskBackend(Backend):
         self._trash = Trash(self._layout, name)
         self._room = Room(self._layout, self._index, self._scanner, min_free_bytes, clock)
         self._writer = Writer(self._layout, self._index, self._room, self._faults, sync=fsync == "data")
-        self._reader = Reader(self._index, self._faults, clock)
+        self._reader = Reader(self._index, self._faults, clock, marks_use=marks_use)
         self._quarantine = Quarantine(self._layout)
         self._readers = WorkerPool(threads, f"sgkv-{name}-read", backlog=_BACKLOG * threads)
         # Apart: a disk that throttles writers must not keep readers from the page cache.

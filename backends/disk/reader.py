@@ -51,11 +51,16 @@ class Reader:
     """
 
     def __init__(
-        self, index: DiskIndex, faults: FaultLog, clock: Callable[[], float] = time.monotonic
+        self,
+        index: DiskIndex,
+        faults: FaultLog,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        marks_use: bool = True,
     ) -> None:
         self._index = index
         self._faults = faults
-        self._marks = UseMarks(clock)
+        self._marks = UseMarks(clock) if marks_use else None
         self.knows_residency = True
         """Until the file system says that it cannot tell."""
 
@@ -111,7 +116,7 @@ class Reader:
     def _note_use(self, fd: int, key: str) -> None:
         if key not in self._index.sizes:
             self._index.add(key, os.fstat(fd).st_size)
-        if self._marks.due(key):
+        if self._marks is not None and self._marks.due(key):
             with suppress(OSError):  # another user's file, or a read-only folder: the order is lost, no more
                 os.utime(fd)
 

@@ -31,6 +31,10 @@ class HeaderError(ValueError):
     """These bytes are not a chunk header this version may trust."""
 
 
+class UnknownFormatError(HeaderError):
+    """A chunk of a format version, or with flags, that this version does not know: perhaps not damaged."""
+
+
 class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a chunk says of itself."""
 
@@ -124,15 +128,7 @@ def decode_header(raw: memoryview) -> Header:
     Raises HeaderError for anything but a header this version wrote: foreign or newer bytes, any
     flipped bit, a size that does not fit, fields of the wrong type.
     """
-    if len(raw) < _META:
-        raise HeaderError(f"{len(raw)} bytes cannot hold a header")
-    magic, version, flags, size, meta_size = _PROLOGUE.unpack(raw[:_SEAL])
-    if magic != MAGIC:
-        raise HeaderError("not a chunk: the magic differs")
-    if version != FORMAT_VERSION or flags:
-        raise HeaderError(
-            f"format version {version} flags {flags}: this reader knows version {FORMAT_VERSION}"
-        )
+    size, meta_size = _sizes(raw)
     if size != len(raw) or _META + meta_size > size:
         raise HeaderError(f"header says {size} bytes, {len(raw)} are here")
     if raw[_SEAL:_META] != _seal(raw):
@@ -149,6 +145,28 @@ def decode_header(raw: memoryview) -> Header:
     if not header.pages or header_size(header.pages) != size:
         raise HeaderError(f"{header.pages} pages do not have a header of {size} bytes")
     return header
+
+
+def stored_header_size(raw: memoryview) -> int:
+    """Bytes of the header that a blob begins with, by its own word, which only `decode_header` proves.
+
+    `raw` is the blob or its first bytes. Raises HeaderError as `decode_header`.
+    """
+    return _sizes(raw)[0]
+
+
+def _sizes(raw: memoryview) -> tuple[int, int]:
+    """Bytes of header and fields, of a prologue that this version knows."""
+    if len(raw) < _META:
+        raise HeaderError(f"{len(raw)} bytes cannot hold a header")
+    magic, version, flags, size, meta_size = _PROLOGUE.unpack(raw[:_SEAL])
+    if magic != MAGIC:
+        raise HeaderError("not a chunk: the magic differs")
+    if version != FORMAT_VERSION or flags:
+        raise UnknownFormatError(
+            f"format version {version} flags {flags}: this reader knows version {FORMAT_VERSION}"
+        )
+    return size, meta_size
 
 
 def _seal(raw: memoryview) -> bytes:

@@ -33,14 +33,18 @@ def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> Sto
 
 def _tier(resolved: ResolvedCpu | ResolvedDisk, metrics: Metrics | None) -> Tier:
     if isinstance(resolved, ResolvedDisk):
-        disk = wrap(_disk(resolved), resolved.tier, metrics)
+        disk = wrap(open_backend(resolved), resolved.tier, metrics)
         return Tier(resolved.tier.name, disk, promote=resolved.tier.promote)
     tier = resolved.tier
     cpu = CpuBackend(resolved.capacity, name=tier.name, copy_threads=tier.copy_threads)
     return Tier(tier.name, cpu, arena=cpu)
 
 
-def _disk(resolved: ResolvedDisk) -> Backend:
+def open_backend(resolved: ResolvedDisk, *, marks_use: bool = True) -> Backend:
+    """The backend of a tier below memory, with nothing around it.
+
+    `marks_use` False is for readers that are no use: they leave no trace in the eviction order.
+    """
     tier = resolved.tier
     return DiskBackend(
         resolved.path,
@@ -49,4 +53,5 @@ def _disk(resolved: ResolvedDisk) -> Backend:
         io_threads=tier.io_threads,
         min_free_bytes=resolved.min_free,
         fsync=tier.fsync,
+        marks_use=marks_use,
     )

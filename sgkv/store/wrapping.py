@@ -27,8 +27,11 @@ class TierObserver:
         self.metrics.observe(op, self.tier, seconds, by_name, moved)
 
 
-def wrap(backend: Backend, tier: DiskTier, metrics: Metrics | None) -> Backend:
-    """`backend` as its configuration wants it met: slowed down, failing, guarded, measured."""
+def wrap(backend: Backend, tier: DiskTier, metrics: Metrics | None, *, max_inflight: int = 8) -> Backend:
+    """`backend` as its configuration wants it met: slowed down, failing, guarded, measured.
+
+    `max_inflight` calls may be under way at once; past it the answer is a timeout.
+    """
     if tier.simulate is not None:
         backend = Simulated(
             backend,
@@ -47,6 +50,7 @@ def wrap(backend: Backend, tier: DiskTier, metrics: Metrics | None) -> Backend:
             cooldown_s=tier.breaker.cooldown,
             max_cooldown_s=tier.breaker.max_cooldown,
         ),
+        max_inflight=max_inflight,
     )
     return Metered(backend, TierObserver(metrics, tier.name)) if metrics else backend
 

@@ -61,6 +61,14 @@ def test_the_order_of_use_survives(open_disk: Open, folder: Path) -> None:
     assert again.contains(keys[:3]) == [True, False, True]
 
 
+def test_a_reader_that_is_no_use_leaves_the_files_times_alone(open_disk: Open, folder: Path) -> None:
+    key = fill(open_disk(), 1, SIZE)[0]
+    age(blob_path(folder, key), 3600)
+    before = blob_path(folder, key).stat().st_mtime
+    assert get(open_disk(marks_use=False), key, SIZE) == blob(SIZE, 0)
+    assert blob_path(folder, key).stat().st_mtime == before
+
+
 def test_a_use_is_marked_on_disk_at_most_once_a_minute(open_disk: Open, folder: Path) -> None:
     clock = Clock()
     disk = open_disk(clock=clock)

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgkv.chunk.header import Header, HeaderError, blob_size, decode_header, encode_header, header_size
+from sgkv.chunk.header import (
+    Header,
+    HeaderError,
+    UnknownFormatError,
+    blob_size,
+    decode_header,
+    encode_header,
+    header_size,
+    stored_header_size,
+)
 
 HASHES = b"".join(bytes([i]) * 32 for i in range(4))
 SUMS = b"".join(bytes([200 + i]) * 16 for i in range(4))
@@ -112,6 +121,25 @@ def test_what_does_not_fit_is_said():
         encoded(
             Header("0" * 32, "layer", "f", 1, 1, 1, (1,), bytes(32 * 74), bytes(16 * 74), producer="x" * 600)
         )
+
+
+def test_another_version_is_told_from_damage():
+    raw = encoded(HEADER)
+    raw[8] += 1
+    with pytest.raises(UnknownFormatError):
+        decode_header(raw)
+    raw[8] -= 1
+    raw[20] ^= 1
+    with pytest.raises(HeaderError) as caught:
+        decode_header(raw)
+    assert not isinstance(caught.value, UnknownFormatError)
+
+
+def test_the_first_bytes_of_a_blob_say_how_long_its_header_is():
+    raw = encoded(HEADER)
+    assert stored_header_size(memoryview(bytes(raw[:36]))) == len(raw)
+    with pytest.raises(HeaderError):
+        stored_header_size(raw[:35])
 
 
 def test_sizes():
