@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import exp, inf, isfinite, log, sqrt
+from statistics import fmean, median, stdev
 from typing import Any, NamedTuple
 
 from rich import box
@@ -52,6 +54,26 @@ class Cost(NamedTuple):
     """Processor time of all processes of the server."""
 
 
+class Ratio(NamedTuple):
+    """Geometric mean of ratios in pairs, which load that comes and goes disturbs on both sides alike."""
+
+    mean: float
+    error: float
+    """Standard error of `mean`; infinite for a single pair."""
+
+    @classmethod
+    def of(cls, ours: Sequence[float], plain: Sequence[float]) -> Ratio:
+        logs = [log(mine / other) for mine, other in zip(ours, plain, strict=True)]
+        mean = exp(fmean(logs))
+        return cls(mean, mean * stdev(logs) / sqrt(len(logs)) if len(logs) > 1 else inf)
+
+    def within(self, bar: float) -> bool | None:
+        """Whether it is at most `bar`; None where it is above by less than twice its error."""
+        if self.mean <= bar:
+            return True
+        return None if self.mean - 2 * self.error <= bar else False
+
+
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """Cold prompts on SGLang without storage and with sgkv, in pairs."""
@@ -60,29 +82,31 @@ class Baseline:
     sgkv: Sequence[Cost]
 
     def as_json(self) -> dict[str, Any]:
-        """The ratios compare the cheapest prompt of each side: other load on a machine only adds."""
-        (plain, plain_cpu), (ours, ours_cpu) = map(_least, (self.plain, self.sgkv))
+        """Medians in seconds, and ratios over the pairs; `ok` null says that the machine is too restless."""
+        (plain, plain_cpu), (ours, ours_cpu) = (
+            list(zip(*costs, strict=True)) for costs in (self.plain, self.sgkv)
+        )
+        ratio, cpu_ratio = Ratio.of(ours, plain), Ratio.of(ours_cpu, plain_cpu)
         return {
             "prompts": len(self.plain),
-            "plain_ttft_s": plain,
-            "sgkv_ttft_s": ours,
-            "ratio": ours / plain,
-            "cpu_ratio": ours_cpu / plain_cpu,
+            "plain_ttft_s": median(plain),
+            "sgkv_ttft_s": median(ours),
+            "ratio": ratio.mean,
+            "ratio_error": ratio.error if isfinite(ratio.error) else None,
+            "cpu_ratio": cpu_ratio.mean,
             "bar": COLD_BAR,
-            "ok": ours / plain <= COLD_BAR,
+            "ok": ratio.within(COLD_BAR),
         }
 
     def summary(self) -> str:
         """One line."""
+        found = self.as_json()
+        error = "unknown" if found["ratio_error"] is None else f"{found['ratio_error']:.3f}"
         return (
-            "Best of {prompts} unseen prompts: first token after {sgkv_ttft_s:.2f} s with sgkv and "
-            "{plain_ttft_s:.2f} s without storage, {ratio:.3f} of it (bar {bar}); "
+            "{prompts} unseen prompts: first token after {sgkv_ttft_s:.2f} s with sgkv and "
+            "{plain_ttft_s:.2f} s without storage, {ratio:.3f} of it (standard error {error}, bar {bar}); "
             "processor time {cpu_ratio:.3f}"
-        ).format(**self.as_json())
-
-
-def _least(costs: Sequence[Cost]) -> Cost:
-    return Cost(min(cost.ttft_s for cost in costs), min(cost.cpu_s for cost in costs))
+        ).format(**found | {"error": error})
 
 
 def as_json(engine: str, runs: Sequence[Run], baseline: Baseline | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def run_demo(
     json_path: Path | None = None,
     *,
     folder: Path = Path(".cache"),
-    baseline_prompts: int = 6,
+    baseline_prompts: int = 12,
     console: Console | None = None,
 ) -> int:
     """Play the scenario, print a table, write `json_path`; returns the exit code.
