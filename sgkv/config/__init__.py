@@ -7,7 +7,7 @@ Importing this package imports pydantic; `import sgkv` does not.
 from sgkv.config.errors import ConfigError, Problem
 from sgkv.config.loading import Loaded, load
 from sgkv.config.machine import Machine, Place, this_machine
-from sgkv.config.model import Config, EngineConfig, ModelConfig, WriteBehindConfig
+from sgkv.config.model import Config, EngineConfig, LimitsConfig, ModelConfig, WriteBehindConfig
 from sgkv.config.resolving import ResolvedConfig, ResolvedCpu, ResolvedDisk, resolve
 from sgkv.config.tiers import (
     AnyTier,
@@ -29,6 +29,7 @@ __all__ = [
     "DiskTier",
     "EngineConfig",
     "FaultConfig",
+    "LimitsConfig",
     "Loaded",
     "Machine",
     "ModelConfig",

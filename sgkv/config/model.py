@@ -53,6 +53,15 @@ class EngineConfig(Section):
     set_deadline: Positive = 5.0
 
 
+class LimitsConfig(Section):
+    """What may pile up in memory beside the tiers and the write-behind queue."""
+
+    promotion_pages: int = Field(4096, ge=1)
+    """Pages that wait to be copied into the cpu tier; past it a promotion is dropped and counted."""
+    remembered_pages: int = Field(131_072, ge=2)
+    """Pages of which each pool remembers the chunk, from lookup to read; some 300 bytes each."""
+
+
 class Config(Section):
     """One store."""
 
@@ -67,6 +76,7 @@ class Config(Section):
     )
     """Fastest first."""
     write_behind: WriteBehindConfig = WriteBehindConfig()
+    limits: LimitsConfig = LimitsConfig()
     engine: EngineConfig = EngineConfig()
     ttl: Positive | None = None
     """Age at which a chunk is a miss; null is never."""

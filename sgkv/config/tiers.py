@@ -84,6 +84,8 @@ class Tier(Section):
     capacity: Capacity = "auto"
     deadlines: DeadlineConfig = DeadlineConfig()
     breaker: BreakerConfig = BreakerConfig()
+    max_inflight: int | None = Field(None, ge=1, le=1024)
+    """Calls under way at once, each a thread; past it the answer is a timeout. Null is right for the kind."""
     simulate: SimulateConfig | None = None
     faults: FaultConfig | None = None
 

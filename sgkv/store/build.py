@@ -26,6 +26,8 @@ def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> Sto
         tail_delay=config.write_behind.tail_delay,
         write_threads=config.write_behind.threads,
         drain_timeout=config.write_behind.drain_timeout,
+        promotion_pages=config.limits.promotion_pages,
+        remembered_pages=config.limits.remembered_pages,
     )
     counters = Counters(metrics.count) if metrics else Counters()
     return Store([_tier(tier, metrics) for tier in resolved.tiers], options, counters)

@@ -24,7 +24,7 @@ class ChunkMemo:
     at most `capacity` pages; the older one is forgotten whole. Any thread.
     """
 
-    def __init__(self, capacity: int = 65_536) -> None:
+    def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._lock = threading.Lock()
         self._young: dict[str, Spot] = {}

@@ -15,8 +15,6 @@ from sgkv.counters import Counters
 from sgkv.keys import page_keys
 from sgkv.store.tier import Tier
 
-_MAX_QUEUED_PAGES = 4096
-
 
 class Promoter:
     """One thread that reads verified blobs again, this time into the arena.
@@ -26,8 +24,10 @@ class Promoter:
     is dropped, for it is only an optimisation.
     """
 
-    def __init__(self, arena: CpuBackend, counters: Counters) -> None:
+    def __init__(self, arena: CpuBackend, counters: Counters, max_pages: int) -> None:
+        """`max_pages` may be queued."""
         self._arena = arena
+        self._max_pages = max_pages
         self._counters = counters
         self._changed = threading.Condition()
         self._queue: deque[tuple[Tier, BlobRead, str]] = deque()
@@ -41,7 +41,7 @@ class Promoter:
         """Queue blobs whose pages were just read and verified; last chunk first, parents outlive children."""
         with self._changed:
             for tier, read in reversed(reads):
-                if self._closing or self._queued_pages + len(read.hashes) > _MAX_QUEUED_PAGES:
+                if self._closing or self._queued_pages + len(read.hashes) > self._max_pages:
                     self._counters.add("promotions_dropped", len(read.hashes))
                     continue
                 self._queue.append((tier, _without_pages(read), arena_namespace))
@@ -50,7 +50,7 @@ class Promoter:
 
     def bounds(self) -> dict[str, Bound]:
         return {
-            "promotion_pages": Bound(self._queued_pages, _MAX_QUEUED_PAGES),
+            "promotion_pages": Bound(self._queued_pages, self._max_pages),
             "promotion_threads": Bound(int(self._thread.is_alive()), 1),
         }
 

@@ -43,6 +43,7 @@ class Machinery:
     promoter: Promoter | None
     clock: Callable[[], float]
     """Unix seconds, for expiry."""
+    remembered_pages: int
 
     @property
     def arena(self) -> Tier | None:
@@ -64,7 +65,7 @@ class Session:
         self.namespace = namespace
         self.layout = layout
         self._shared = machinery
-        self._memo = ChunkMemo()
+        self._memo = ChunkMemo(machinery.remembered_pages // 2)
         self._clearing = threading.Lock()
         self._uncleared: frozenset[str] = frozenset()
         """Tiers that may still hold what was cleared: nothing is read from them."""

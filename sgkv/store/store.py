@@ -45,6 +45,8 @@ class StoreOptions:
     tail_delay: float = 2.0
     write_threads: int = 1
     drain_timeout: float = 5.0
+    promotion_pages: int = 4096
+    remembered_pages: int = 131_072
 
 
 class Store:
@@ -85,7 +87,9 @@ class Store:
             else None
         )
         promotes = staged and any(tier.promote for tier in below)
-        self._promoter = Promoter(arena, self.counters) if arena is not None and promotes else None
+        self._promoter: Promoter | None = None
+        if arena is not None and promotes:
+            self._promoter = Promoter(arena, self.counters, options.promotion_pages)
 
     def open(self, namespace: Namespace, layout: PageLayout, producer: str = "") -> Session:
         """A session for one pool of one rank. `producer` names the engine in chunk headers."""
@@ -97,6 +101,7 @@ class Store:
             self._write_behind,
             self._promoter,
             self._clock,
+            self._options.remembered_pages,
         )
         session = Session(shared, namespace, layout, producer)
         with self._lock:

@@ -30,7 +30,7 @@ class TierObserver:
 def wrap(backend: Backend, tier: DiskTier, metrics: Metrics | None, *, max_inflight: int = 8) -> Backend:
     """`backend` as its configuration wants it met: slowed down, failing, guarded, measured.
 
-    `max_inflight` calls may be under way at once; past it the answer is a timeout.
+    `max_inflight` is for a tier that is not told how many calls may be under way at once.
     """
     if tier.simulate is not None:
         backend = Simulated(
@@ -50,7 +50,7 @@ def wrap(backend: Backend, tier: DiskTier, metrics: Metrics | None, *, max_infli
             cooldown_s=tier.breaker.cooldown,
             max_cooldown_s=tier.breaker.max_cooldown,
         ),
-        max_inflight=max_inflight,
+        max_inflight=tier.max_inflight or max_inflight,
     )
     return Metered(backend, TierObserver(metrics, tier.name)) if metrics else backend
 
