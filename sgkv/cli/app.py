@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from sgkv import __version__
+from sgkv.cli.prewarm import prewarm_app
 
 app = typer.Typer(
     name="sgkv",
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Show or check a configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+app.add_typer(prewarm_app, name="prewarm")
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="YAML, TOML or JSON; default: $SGKV_CONFIG.")

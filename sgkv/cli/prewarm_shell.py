@@ -1,0 +1,95 @@
+"""What is around every run of `sgkv prewarm`: signals, the bar, the report, the exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import typer
+
+from sgkv.cli.config import USAGE, complain
+from sgkv.config import ConfigError
+from sgkv.config.units import approximate_size
+from sgkv.prewarm.engine import AddressError, EngineError
+from sgkv.prewarm.journal import JournalError
+from sgkv.prewarm.outcomes import Ended, Report
+from sgkv.prewarm.pace import Bandwidth, Control
+from sgkv.prewarm.progress import Bars, Silent
+from sgkv.prewarm.prompts import PromptError
+from sgkv.prewarm.running import Run
+from sgkv.prewarm.selection import SelectionError, UnavailableError
+from sgkv.prewarm.tiers import TierError
+
+_PROBLEMS_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """Options of every command."""
+
+    workers: int
+    patience: float
+    bandwidth: int | None
+    dry_run: bool
+    json_path: Path | None
+    quiet: bool
+
+
+def perform(command: str, common: Common, work: Callable[[Run], None]) -> int:
+    """Run `work`, print and write its report. Returns the exit code."""
+    control = Control(
+        bandwidth=Bandwidth(common.bandwidth) if common.bandwidth else None, patience=common.patience
+    )
+    with _stopping(control), nullcontext(Silent()) if common.quiet else Bars() as listener:
+        run = Run(control, listener, common.workers, common.dry_run)
+        try:
+            work(run)
+        except ConfigError as error:
+            return complain(error)
+        except (AddressError, JournalError, PromptError, SelectionError, TierError) as error:
+            typer.echo(str(error), err=True)
+            return USAGE
+        except (EngineError, UnavailableError) as error:
+            typer.echo(str(error), err=True)
+            control.stop(Ended.GAVE_UP)
+    report = run.report(command)
+    typer.echo("\n".join(_lines(report)))
+    if common.json_path:
+        common.json_path.parent.mkdir(parents=True, exist_ok=True)
+        common.json_path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    return report.exit_code
+
+
+@contextmanager
+def _stopping(control: Control) -> Iterator[None]:
+    """SIGINT and SIGTERM end the run after the items under way; a second one ends the process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        control.stop(Ended.INTERRUPTED)
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _lines(report: Report) -> Iterator[str]:
+    dry = ", dry run" if report.dry_run else ""
+    yield f"{report.command}: {report.ended.value.replace('_', ' ')} in {report.seconds:.1f} s{dry}"
+    for outcome, (items, size) in sorted(report.outcomes.items()):
+        yield f"  {outcome.value.replace('_', ' '):<15} {items:>9}  {approximate_size(size)}"
+    for problem in report.problems[:_PROBLEMS_SHOWN]:
+        yield f"  {problem.outcome.value}: {problem.item} {problem.why}".rstrip()
+    more = len(report.problems) - _PROBLEMS_SHOWN
+    if more > 0:
+        yield f"  ... and {more} more; --json writes them to a file"

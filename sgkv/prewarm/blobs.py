@@ -1,0 +1,78 @@
+"""Whether a blob is what its key says, without knowing any model: header, name and every checksum."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from sgkv.chunk.header import (
+    Header,
+    HeaderError,
+    UnknownFormatError,
+    checksum,
+    decode_header,
+    stored_header_size,
+)
+from sgkv.prewarm.outcomes import Outcome
+
+_KEY = re.compile(r"([0-9a-f]{32})/([cp])/([0-9a-f]{2})/([0-9a-f]{64})")
+
+
+class BlobName(NamedTuple):
+    """What a key says (docs/format.md)."""
+
+    namespace: str
+    kind: str
+    """``c`` for a full chunk, ``p`` for a single page."""
+    last_hash: str
+
+
+class Examined(NamedTuple):
+    """GOOD, EXPIRED, UNKNOWN_FORMAT, CORRUPT or FOREIGN."""
+
+    outcome: Outcome
+    expires_at: int = 0
+    """Unix seconds; 0 is never."""
+
+
+def parse_key(key: str) -> BlobName | None:
+    """None for what is no key of a chunk or page blob, such as other people's objects."""
+    found = _KEY.fullmatch(key)
+    if found is None or found[3] != found[4][:2]:
+        return None
+    return BlobName(found[1], found[2], found[4])
+
+
+def examine(name: BlobName, raw: memoryview, now: float) -> Examined:
+    """Judge the whole blob `raw`; `now` is Unix seconds."""
+    try:
+        body = stored_header_size(raw)
+        header = decode_header(raw[:body])
+    except UnknownFormatError:
+        return Examined(Outcome.UNKNOWN_FORMAT)
+    except HeaderError:
+        return Examined(Outcome.CORRUPT)
+    if not _named(header, name):
+        return Examined(Outcome.FOREIGN)
+    if header.codecs:
+        return Examined(Outcome.UNKNOWN_FORMAT)
+    if header.expired(now):
+        return Examined(Outcome.EXPIRED, header.expires_at)
+    whole = _body_is_whole(header, raw[body:])
+    return Examined(Outcome.GOOD if whole else Outcome.CORRUPT, header.expires_at)
+
+
+def _named(header: Header, name: BlobName) -> bool:
+    if name.kind == "p" and header.pages != 1:
+        return False
+    return (header.namespace, header.hash_of(header.pages - 1).hex()) == (name.namespace, name.last_hash)
+
+
+def _body_is_whole(header: Header, body: memoryview) -> bool:
+    size = header.layout.page_bytes
+    if len(body) != header.pages * size:
+        return False
+    return all(
+        checksum([body[page * size : (page + 1) * size]]) == header.checksum_of(page)
+        for page in range(header.pages)
+    )

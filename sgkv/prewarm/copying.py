@@ -1,0 +1,63 @@
+"""Copying verified blobs from one tier into another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sgkv.backends.base import Backend, BlobInfo, PutItem, Status
+from sgkv.prewarm.fetching import Fetched, Fetcher
+from sgkv.prewarm.outcomes import Ended, Outcome
+from sgkv.prewarm.pace import Control
+from sgkv.prewarm.planning import Limits, plan_copy
+from sgkv.prewarm.running import Buffers, Run, Verdict
+from sgkv.prewarm.selection import Selection
+
+_PASSING = frozenset({Status.TIMEOUT, Status.BREAKER_OPEN, Status.ERROR})
+"""Worth another try; anything else stays as it is."""
+
+
+def copy_blobs(source: Backend, target: Backend, selection: Selection, limits: Limits, run: Run) -> None:
+    """Copy what is selected and missing; `run` counts.
+
+    What the target has is the only record of what is done: a run that was killed leaves whole blobs
+    and nothing else, and the next one goes on with what is missing. Raises UnavailableError where a
+    tier does not answer while the run is planned.
+    """
+    plan = plan_copy(source, target, selection, limits, run.control)
+    run.tally.add_all(Outcome.PRESENT, plan.present)
+    run.tally.add_all(Outcome.LEFT, plan.left)
+    namespaces = {name: amount._asdict() for name, amount in plan.namespaces.items()}
+    run.copies.append({"from": source.name, "to": target.name, "namespaces": namespaces})
+    copier = Copier(Fetcher(source, run.control, Buffers()), target, run.control)
+    run.over("copying", plan.todo, lambda blob: blob.key, copier.copy)
+
+
+@dataclass(frozen=True, slots=True)
+class Copier:
+    """Copies one blob a call; any thread."""
+
+    fetcher: Fetcher
+    target: Backend
+    control: Control
+
+    def copy(self, blob: BlobInfo) -> Verdict:
+        """Read, verify, publish."""
+        fetched = self.fetcher.fetch(blob)
+        if fetched.outcome is not Outcome.GOOD:
+            return Verdict(fetched.outcome, fetched.why)
+        return self._publish(blob, fetched)
+
+    def _publish(self, blob: BlobInfo, fetched: Fetched) -> Verdict:
+        item = PutItem(blob.key, [fetched.raw], expires_at=fetched.expires_at)
+        status = Status.ERROR
+        for _ in self.control.attempts():
+            (status,) = self.target.put([item])
+            if status not in _PASSING:
+                break
+        if status.ok:
+            return Verdict(Outcome.COPIED if status is Status.OK else Outcome.PRESENT)
+        if status is Status.FULL:
+            self.control.stop(Ended.GAVE_UP)
+        elif self.control.stopped:
+            return Verdict(Outcome.LEFT)
+        return Verdict(Outcome.FAILED, f"cannot be written: {status.value}")

@@ -1,0 +1,72 @@
+"""Reading whole blobs and judging them before anybody else gets them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sgkv.backends.base import Backend, BlobInfo, GetItem, Part, Status
+from sgkv.prewarm.blobs import examine, parse_key
+from sgkv.prewarm.outcomes import BAD, Outcome
+from sgkv.prewarm.pace import Control
+from sgkv.prewarm.running import Buffers
+
+_LARGEST = 2 << 30
+"""A chunk is some hundred MiB at most: what is larger is none, and no buffer is made for it."""
+
+
+class Fetched(NamedTuple):
+    """`raw` holds the blob where the outcome is GOOD; its bytes are the worker's until its next fetch."""
+
+    outcome: Outcome
+    raw: memoryview = memoryview(b"")
+    expires_at: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetcher:
+    """Reads from one tier, for any number of workers."""
+
+    source: Backend
+    control: Control
+    buffers: Buffers
+    clock: Callable[[], float] = time.time
+    """Unix seconds, for expiry."""
+
+    def fetch(self, blob: BlobInfo) -> Fetched:
+        """The blob, read in one call and verified; LEFT where the run was stopped first.
+
+        A blob is called bad only after a second read agreed: the first may have suffered on its way.
+        """
+        name = parse_key(blob.key)
+        if name is None or not 0 < blob.size <= _LARGEST:
+            return Fetched(Outcome.FOREIGN, why=f"{blob.size} bytes under this key are no chunk")
+        if not self.control.admit(blob.size):
+            return Fetched(Outcome.LEFT)
+        raw = self.buffers.room(blob.size)
+        seen: Fetched | None = None
+        status = Status.ERROR
+        for _ in self.control.attempts():
+            (status,) = self.source.get([GetItem(blob.key, [Part(0, raw)])])
+            if status is Status.ABSENT:
+                return Fetched(Outcome.GONE)
+            if status is Status.SHORT:
+                found = Fetched(Outcome.CORRUPT, why="shorter than it was listed")
+            elif status is Status.OK:
+                examined = examine(name, raw, self.clock())
+                found = Fetched(examined.outcome, raw, examined.expires_at)
+            else:
+                continue
+            if found.outcome not in BAD or (seen and seen.outcome is found.outcome):
+                return found
+            seen = found
+        return seen or _unread(self.control, status)
+
+
+def _unread(control: Control, status: Status) -> Fetched:
+    if control.stopped:
+        return Fetched(Outcome.LEFT)
+    return Fetched(Outcome.FAILED, why=f"cannot be read: {status.value}")

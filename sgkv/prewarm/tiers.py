@@ -1,0 +1,92 @@
+"""Configured tiers, opened by name for a run that has more patience than an engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from sgkv.backends.base import Backend
+from sgkv.config import DeadlineConfig, ResolvedConfig, ResolvedCpu, ResolvedDisk, load, resolve
+from sgkv.store.build import open_backend
+from sgkv.store.wrapping import wrap
+
+_NAMED = re.compile(r"(?:(?P<file>.+):)?(?P<name>[a-z][a-z0-9_-]{0,31})")
+_PATIENT = DeadlineConfig(contains=30.0, get=120.0, put=120.0)
+
+Reachable: TypeAlias = ResolvedDisk
+"""A tier that more than one process can get at."""
+
+
+class TierError(ValueError):
+    """The tier that was named cannot be used for this; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierName:
+    """A tier of a configuration file; without a file, of the one that is in effect."""
+
+    name: str
+    file: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> TierName:
+        """``NAME`` or ``FILE:NAME``. Raises TierError."""
+        found = _NAMED.fullmatch(text)
+        if found is None:
+            raise TierError(f"{text!r} names no tier: write NAME or FILE:NAME")
+        return cls(found["name"], Path(found["file"]) if found["file"] else None)
+
+
+def find_tier(named: TierName, config: Path | None) -> Reachable:
+    """The tier called so, with its numbers for this machine. Raises TierError and ConfigError."""
+    resolved = resolve(load(file=named.file or config).config)
+    names = [tier.tier.name for tier in resolved.tiers]
+    if named.name not in names:
+        raise TierError(f"there is no tier {named.name!r}; the configuration has {', '.join(names)}")
+    tier = resolved.tiers[names.index(named.name)]
+    if isinstance(tier, ResolvedCpu):
+        raise TierError(
+            f"{named.name!r} is memory inside the server's own process, which no other process can fill or "
+            "read: copy into a tier below it, from where the server promotes what it reads"
+        )
+    return tier
+
+
+def default_tiers(config: Path | None) -> tuple[str, str]:
+    """Nearest and farthest tier below memory. Raises TierError where there are no two, and ConfigError."""
+    below = _below_memory(resolve(load(file=config).config))
+    if len(below) < 2:
+        raise TierError("the configuration has no two tiers below memory: name them with --from and --to")
+    return below[0].tier.name, below[-1].tier.name
+
+
+@contextmanager
+def opened(tier: Reachable, workers: int, *, reads_count: bool = False) -> Iterator[Backend]:
+    """The tier's backend, with a guard whose deadlines are minutes; closed at the end.
+
+    `reads_count` says whether what is read from it counts as used and is evicted later.
+    """
+    settings = tier.tier.model_copy(update={"deadlines": _PATIENT, "max_inflight": workers + 1})
+    backend = wrap(open_backend(tier, marks_use=reads_count), settings, None)
+    try:
+        yield backend
+    finally:
+        backend.close()
+
+
+def same_place(one: Reachable, other: Reachable) -> bool:
+    """Whether two tiers are one and the same folder."""
+    return one.path.resolve() == other.path.resolve()
+
+
+def describe(tier: Reachable) -> str:
+    """For reports."""
+    return f"{tier.tier.name} ({tier.path})"
+
+
+def _below_memory(resolved: ResolvedConfig) -> list[Reachable]:
+    return [tier for tier in resolved.tiers if not isinstance(tier, ResolvedCpu)]
