@@ -46,8 +46,8 @@ def verify_blobs(
 
 
 def digest_of(blob: BlobInfo) -> str:
-    """Names a blob as it was listed: one that was written anew is another."""
-    return hashlib.sha256(f"{blob.key} {blob.size} {blob.modified!r}".encode()).hexdigest()[:32]
+    """Names a blob by key and size; its time changes when an engine reads it from a disk."""
+    return hashlib.sha256(f"{blob.key} {blob.size}".encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
