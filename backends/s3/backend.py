@@ -1,0 +1,232 @@
+"""The s3 tier: an object a blob."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from sgkv.backends.base import Backend, BackendStats, BlobInfo, Capabilities, GetItem, PutItem, Status
+from sgkv.backends.deadline import Deadline
+from sgkv.backends.gate import Gate
+from sgkv.backends.keygroups import require_folder_prefix
+from sgkv.backends.s3.address import locate
+from sgkv.backends.s3.client import open_client, open_session, region_of
+from sgkv.backends.s3.faults import FaultLog
+from sgkv.backends.s3.known import KnownKeys
+from sgkv.backends.s3.listing import DELETE_BATCH, Listing
+from sgkv.backends.s3.objects import Objects
+from sgkv.backends.s3.opening import open_plane
+from sgkv.backends.s3.options import S3Options
+from sgkv.backends.s3.reading import Batch
+from sgkv.backends.s3.survey import Survey
+from sgkv.backends.s3.writing import Writer
+from sgkv.backends.workers import WorkerPool, spread, spread_until
+
+_BACKLOG = 4
+"""Waiting tasks a thread; past it a batch with a deadline is refused instead of queued."""
+_CONTROL_ATTEMPTS = 3
+_DRAIN_SECONDS = 5.0
+_ANSWERED = frozenset({Status.OK, Status.ABSENT})
+
+
+class S3Backend(Backend):
+    """Blobs as objects under one prefix, which a fleet may share.
+
+    What is known of a key, and for how long, is `KnownKeys`' business: it is fed by every request and
+    by a listing of the prefix now and then. Asking for keys it knows takes no request. Pins and the
+    order of eviction are this process's own; without a `capacity` nothing is evicted, and the bucket's
+    lifecycle rules bound it.
+    """
+
+    def __init__(
+        self,
+        options: S3Options,
+        *,
+        name: str = "s3",
+        capacity: int | None = None,
+        ttl: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Reaches for nothing yet but a first listing, in the background.
+
+        `capacity` in bytes over all who use the prefix; None leaves the size to the bucket's lifecycle.
+        `ttl` in seconds: older blobs are swept. An endpoint that cannot be reached is no error here.
+        Raises ValueError for options that contradict themselves.
+        """
+        if capacity is not None and capacity <= 0:
+            raise ValueError(f"capacity must be positive, got {capacity}")
+        session = open_session(options)
+        address = locate(options, region_of(session))
+        self.name = name
+        self.capabilities = Capabilities(
+            persistent=True, shared=True, pins=capacity is not None, abandonable=True
+        )
+        self._options = options
+        self._gate = Gate()
+        self._faults = FaultLog(name)
+        self._known = KnownKeys(
+            capacity,
+            most=options.known_keys,
+            present_seconds=options.present_seconds,
+            absent_seconds=options.absent_seconds,
+            clock=clock,
+        )
+        control = open_client(session, options, attempts=_CONTROL_ATTEMPTS, connections=options.concurrency)
+        plane = open_plane(session, options, address, control)
+        self._objects = Objects(plane, options, self._known, self._faults, directory=address.directory)
+        self._writer = Writer(self._objects, self._known)
+        self._listing = Listing(control, options.bucket, options.prefix, directory=address.directory)
+        # Apart: large transfers must not keep existence checks waiting, which a scheduler waits for.
+        self._probers = self._workers("probe", options.probes)
+        self._readers = self._workers("read", options.concurrency)
+        self._writers = self._workers("write", options.concurrency)
+        self._survey = Survey(
+            self._listing,
+            self._known,
+            self._faults,
+            pause=options.list_seconds,
+            ttl=ttl,
+            most=options.known_keys,
+        )
+
+    def contains(self, keys: Sequence[str]) -> list[bool]:
+        return self.probe(keys)[0]
+
+    def probe(self, keys: Sequence[str], deadline: Deadline | None = None) -> tuple[list[bool], Status]:
+        """One round of requests, side by side, for the keys that nothing is known of."""
+        with self._gate.passing() as admitted:
+            if not admitted:
+                return [False] * len(keys), Status.CLOSED
+            known = self._known.presence(keys)
+            unknown = [at for at, there in enumerate(known) if there is None]
+            if not unknown:
+                return [bool(there) for there in known], Status.OK
+            statuses = self._heads([keys[at] for at in unknown], deadline)
+        for at, status in zip(unknown, statuses, strict=True):
+            known[at] = status is Status.OK
+        failure = next((status for status in statuses if status not in _ANSWERED), Status.OK)
+        return [bool(there) for there in known], failure
+
+    def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
+        statuses = [Status.TIMEOUT] * len(items)
+
+        def write(at: int) -> None:
+            statuses[at] = self._writer.put(items[at], deadline)
+
+        with self._gate.passing() as admitted:
+            if not admitted:
+                return [Status.CLOSED] * len(items)
+            _each(self._writers, len(items), write, deadline)
+            return list(statuses)
+
+    def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:
+        with self._gate.passing() as admitted:
+            if not admitted:
+                return [Status.CLOSED] * len(items)
+            batch = Batch(self._objects, items, deadline)
+            _each(self._readers, batch.jobs, batch.run, deadline)
+            statuses = list(batch.statuses)
+        self._known.touch([item.key for item, status in zip(items, statuses, strict=True) if status.ok])
+        return statuses
+
+    def delete(self, keys: Sequence[str]) -> list[bool]:
+        deleted = [False] * len(keys)
+
+        def remove(at: int) -> None:
+            (there,) = self._known.presence([keys[at]])
+            if not there:
+                there = self._objects.head(keys[at], None) is Status.OK
+            deleted[at] = self._objects.delete(keys[at]) and there
+
+        with self._gate.passing() as admitted:
+            if admitted:
+                spread(self._writers, len(keys), remove, self._writers.threads)
+        return deleted
+
+    def delete_prefix(self, prefix: str) -> bool:
+        """List and remove, a thousand objects a request: not in constant time, S3 has nothing that is."""
+        require_folder_prefix(prefix)
+        with self._gate.passing() as admitted:
+            if not admitted:
+                return False
+            try:
+                keys = [blob.key for page in self._listing.pages(prefix) for blob in page]
+            except ConnectionError as error:
+                self._faults.note("list", "list", str(error))
+                return False
+            return self._remove_all(keys, prefix)
+
+    def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
+        """As the bucket lists them. Raises ConnectionError where that breaks off."""
+        for page in self._listing.pages(prefix):
+            if self._gate.closed:
+                return
+            yield from page
+
+    def touch(self, keys: Sequence[str]) -> None:
+        self._known.touch(keys)
+
+    def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
+        """In this process's memory only: another that shares a prefix with a capacity may evict them."""
+        return [not self._gate.closed and self._known.pin(key, pinned) for key in keys]
+
+    def wait_listed(self, timeout: float) -> bool:
+        """Wait until the first listing has ended; False after `timeout` seconds."""
+        return self._survey.wait(timeout)
+
+    def relist(self, timeout: float = 60.0) -> bool:
+        """List, and sweep, now; False where that is not done within `timeout` seconds."""
+        return self._survey.again(timeout)
+
+    def stats(self) -> BackendStats:
+        """Counters are requests by kind, bytes moved, retries, and errors by kind."""
+        bounds = self._probers.bounds("probe") | self._readers.bounds("read")
+        return replace(
+            self._known.stats(),
+            bounds=bounds | self._writers.bounds("write"),
+            counters=self._faults.counters(),
+        )
+
+    def close(self) -> None:
+        ends = time.monotonic() + _DRAIN_SECONDS
+        self._gate.close(_DRAIN_SECONDS)
+        self._objects.close()
+        for pool in (self._probers, self._readers, self._writers):
+            pool.close(max(0.0, ends - time.monotonic()))
+        self._survey.close(max(0.0, ends - time.monotonic()))
+        self._listing.close()
+
+    def _workers(self, what: str, threads: int) -> WorkerPool:
+        return WorkerPool(threads, f"sgkv-{self.name}-{what}", backlog=_BACKLOG * threads)
+
+    def _heads(self, keys: Sequence[str], deadline: Deadline | None) -> list[Status]:
+        statuses = [Status.TIMEOUT] * len(keys)
+        # Of its own: a probe fills no buffers, and must not end what else its caller's deadline is for.
+        left = None if deadline is None else deadline.remaining()
+        own = Deadline(self._options.read_timeout if left is None else left)
+
+        def ask(at: int) -> None:
+            statuses[at] = self._objects.head(keys[at], own)
+
+        spread_until(self._probers, len(keys), ask, self._probers.threads, own)
+        return list(statuses)
+
+    def _remove_all(self, keys: Sequence[str], prefix: str) -> bool:
+        batches = [keys[start : start + DELETE_BATCH] for start in range(0, len(keys), DELETE_BATCH)]
+        removed = [False] * len(batches)
+
+        def remove(at: int) -> None:
+            removed[at] = self._listing.remove(batches[at])
+
+        spread(self._writers, len(batches), remove, self._writers.threads)
+        if all(removed):
+            self._known.miss_under(prefix)
+        return all(removed)
+
+
+def _each(pool: WorkerPool, items: int, work: Callable[[int], None], deadline: Deadline | None) -> None:
+    if deadline is None:
+        spread(pool, items, work, pool.threads - 1)
+    else:
+        spread_until(pool, items, work, pool.threads, deadline)

@@ -1,0 +1,188 @@
+"""The reference data plane: boto3 does everything."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    HTTPClientError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+from urllib3.exceptions import HTTPError
+
+from sgkv.backends.base import Buffer
+from sgkv.backends.deadline import Deadline, landing
+from sgkv.backends.s3.buffers import after
+from sgkv.backends.s3.plane import DataPlane, Window
+from sgkv.backends.s3.replies import Abandoned, Locked, Reply, Silent, Unreachable
+
+_PIECE = 1 << 20
+_REJECTED = (400, 401, 403)
+_ARGUMENTS = {
+    "If-None-Match": "IfNoneMatch",
+    "x-amz-server-side-encryption": "ServerSideEncryption",
+    "x-amz-server-side-encryption-aws-kms-key-id": "SSEKMSKeyId",
+}
+
+
+class BotoPlane(DataPlane):
+    """Slower, and as far from surprises as boto3 is.
+
+    Every piece is read into memory of its own and copied into the caller's. botocore keeps sessions of
+    directory buckets to itself, a request a thread at the start, and does not notice that one was
+    revoked: a new client does.
+    """
+
+    def __init__(self, new_client: Callable[[], Any], bucket: str, *, sessions: bool) -> None:
+        """`new_client` opens nothing; `sessions` where the bucket takes them."""
+        self._new_client = new_client
+        self._bucket = bucket
+        self._sessions = sessions
+        self._lock = threading.Lock()
+        self._client = new_client()
+
+    def head(self, name: str, deadline: Deadline | None) -> Reply:
+        def ask(client: Any) -> Reply:
+            answer = client.head_object(Bucket=self._bucket, Key=name)
+            return Reply(_status(answer), size=answer["ContentLength"], etag=answer.get("ETag", ""))
+
+        return self._call(ask, deadline)
+
+    def get(self, name: str, window: Window, deadline: Deadline | None) -> Reply:
+        asked = f"bytes={window.start}-{window.start + window.size - 1}"
+
+        def ask(client: Any) -> Reply:
+            answer = client.get_object(Bucket=self._bucket, Key=name, Range=asked)
+            return _landed(answer, window, deadline)
+
+        return self._call(ask, deadline)
+
+    def put(
+        self, name: str, buffers: Sequence[Buffer], headers: Mapping[str, str], deadline: Deadline | None
+    ) -> Reply:
+        options = {_ARGUMENTS[field]: value for field, value in headers.items()}
+
+        def ask(client: Any) -> Reply:
+            body = _Body(buffers, deadline)
+            answer = client.put_object(
+                Bucket=self._bucket, Key=name, Body=body, ContentLength=body.size, **options
+            )
+            return Reply(_status(answer), etag=answer.get("ETag", ""))
+
+        return self._call(ask, deadline)
+
+    def delete(self, name: str, deadline: Deadline | None) -> Reply:
+        def ask(client: Any) -> Reply:
+            return Reply(_status(client.delete_object(Bucket=self._bucket, Key=name)))
+
+        return self._call(ask, deadline)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _call(self, ask: Callable[[Any], Reply], deadline: Deadline | None) -> Reply:
+        if deadline is not None and deadline.over:
+            raise Abandoned
+        client = self._client
+        reply = _translated(ask, client)
+        if self._sessions and reply.status in _REJECTED:
+            return _translated(ask, self._replaced(client))
+        return reply
+
+    def _replaced(self, client: Any) -> Any:
+        """A client that knows of no session yet; one for all who were refused."""
+        with self._lock:
+            if self._client is client:
+                self._client = self._new_client()
+            return self._client
+
+
+class _Body:
+    """Buffers as the file boto3 wants. Its end is read, and sent, only while the deadline is not over."""
+
+    def __init__(self, buffers: Sequence[Buffer], deadline: Deadline | None) -> None:
+        self._buffers = buffers
+        self._deadline = deadline
+        self.size = sum(map(len, buffers))
+        self._at = 0
+
+    def read(self, size: int = -1) -> bytes:
+        most = self.size - self._at if size is None or size < 0 else min(size, self.size - self._at)
+        piece = b"".join(self._pieces(most))
+        self._at += most
+        if self._at == self.size and self._deadline is not None and self._deadline.over:
+            raise Abandoned
+        return piece
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self.size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def _pieces(self, most: int) -> Iterator[Buffer]:
+        for buffer in after(self._buffers, self._at):
+            if not most:
+                return
+            piece = buffer[:most]
+            most -= len(piece)
+            yield piece
+
+
+def _translated(ask: Callable[[Any], Reply], client: Any) -> Reply:
+    """What boto3 raises, in this package's words."""
+    try:
+        return ask(client)
+    except ClientError as error:
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+        return Reply(status, error.response.get("Error", {}).get("Code", ""))
+    except NoCredentialsError as error:
+        raise Locked(str(error)) from error
+    except (ConnectTimeoutError, ReadTimeoutError) as error:
+        raise Silent(str(error)) from error
+    except HTTPClientError as error:
+        if isinstance(error.kwargs.get("error"), Abandoned):
+            raise Abandoned from error
+        raise Unreachable(str(error)) from error
+    except (BotoCoreError, HTTPError, OSError) as error:
+        raise Unreachable(str(error)) from error
+
+
+def _status(answer: Mapping[str, Any]) -> int:
+    return int(answer["ResponseMetadata"]["HTTPStatusCode"])
+
+
+def _landed(answer: Mapping[str, Any], window: Window, deadline: Deadline | None) -> Reply:
+    body, size = answer["Body"], answer["ContentLength"]
+    start = int(answer.get("ContentRange", "bytes 0-").removeprefix("bytes ").partition("-")[0])
+    etag = answer.get("ETag", "")
+    if start != window.start:
+        body.close()
+        raise Unreachable(f"asked for bytes from {window.start}, got them from {start}")
+    if size < window.size:
+        body.close()
+        return Reply(_status(answer), size=start + size, etag=etag)
+    _fill(body, window.buffers, deadline)
+    body.close()
+    return Reply(_status(answer), size=start + size, etag=etag, filled=True)
+
+
+def _fill(body: Any, buffers: Sequence[Buffer], deadline: Deadline | None) -> None:
+    for buffer in buffers:
+        for start in range(0, len(buffer), _PIECE):
+            target = buffer[start : start + _PIECE]
+            piece = body.read(len(target))
+            if len(piece) != len(target):
+                raise Unreachable("the body ended before its length")
+            with landing(deadline) as admitted:
+                if not admitted:
+                    body.close()
+                    raise Abandoned
+                target[:] = piece

@@ -1,0 +1,98 @@
+"""Objects by the keys of blobs: names, attempts, and what answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sgkv.backends.base import Buffer, Status
+from sgkv.backends.deadline import Deadline
+from sgkv.backends.s3.faults import FaultLog
+from sgkv.backends.s3.known import KnownKeys
+from sgkv.backends.s3.options import S3Options
+from sgkv.backends.s3.plane import DataPlane, Window
+from sgkv.backends.s3.replies import Reply
+from sgkv.backends.s3.retrying import Attempts
+
+
+class Objects:
+    """One request at a time, with its retries; what it learns of a key is remembered. Any thread."""
+
+    def __init__(
+        self, plane: DataPlane, options: S3Options, known: KnownKeys, faults: FaultLog, *, directory: bool
+    ) -> None:
+        self._plane = plane
+        self._prefix = options.prefix
+        self._known = known
+        self._faults = faults
+        self._attempts = Attempts(options.attempts, faults)
+        self.conditional = options.conditional
+        self._headers = {} if directory else _encryption(options)
+
+    def head(self, key: str, deadline: Deadline | None) -> Status:
+        """OK or ABSENT, or why it is not known."""
+        name = self._prefix + key
+        reply = self._attempts.of("head", lambda: self._plane.head(name, deadline), deadline)
+        status = self._status("head", key, reply)
+        if status is Status.OK and isinstance(reply, Reply):
+            self._known.see(key, reply.size)
+        return status
+
+    def get(self, key: str, window: Window, deadline: Deadline | None) -> tuple[Status, str]:
+        """Fill a window; with the ETag of the object it came from."""
+        name = self._prefix + key
+        reply = self._attempts.of("get", lambda: self._plane.get(name, window, deadline), deadline)
+        status = self._status("get", key, reply)
+        if not isinstance(reply, Reply):
+            return status, ""
+        if reply.status == 416 or (status is Status.OK and not reply.filled):
+            return Status.SHORT, reply.etag
+        if status is Status.OK:
+            self._faults.count("read_bytes", window.size)
+            self._known.see(key, reply.size)
+        return status, reply.etag
+
+    def put(self, key: str, buffers: Sequence[Buffer], deadline: Deadline | None) -> Status:
+        """Create an object, unless there is one."""
+        name = self._prefix + key
+        headers = self._headers | ({"If-None-Match": "*"} if self.conditional else {})
+        reply = self._attempts.of("put", lambda: self._plane.put(name, buffers, headers, deadline), deadline)
+        if isinstance(reply, Reply) and reply.status == 412:
+            return Status.EXISTS
+        status = self._status("put", key, reply)
+        if status is Status.OK:
+            self._faults.count("written_bytes", sum(map(len, buffers)))
+        return Status.ERROR if status is Status.ABSENT else status  # no such bucket
+
+    def delete(self, key: str) -> bool:
+        """Whether the object is gone, be it that it never was."""
+        name = self._prefix + key
+        reply = self._attempts.of("delete", lambda: self._plane.delete(name, None), None)
+        gone = self._status("delete", key, reply) in (Status.OK, Status.ABSENT)
+        if gone:
+            self._known.miss([key])
+        return gone
+
+    def close(self) -> None:
+        self._attempts.close()
+        self._plane.close()
+
+    def _status(self, op: str, key: str, reply: Reply | Status) -> Status:
+        if isinstance(reply, Status):
+            return reply
+        if reply.ok:
+            return Status.OK
+        if reply.absent:
+            self._known.miss([key])
+            return Status.ABSENT
+        if reply.status not in (412, 416):
+            self._faults.note(op, "refused", f"{reply.status} {reply.code}")
+        return Status.ERROR
+
+
+def _encryption(options: S3Options) -> dict[str, str]:
+    if options.encryption is None:
+        return {}
+    headers: dict[str, str] = {"x-amz-server-side-encryption": options.encryption}
+    if options.kms_key is not None:
+        headers["x-amz-server-side-encryption-aws-kms-key-id"] = options.kms_key
+    return headers

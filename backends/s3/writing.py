@@ -1,0 +1,65 @@
+"""Publishing one blob."""
+
+from __future__ import annotations
+
+from sgkv.backends.base import PutItem, Status
+from sgkv.backends.deadline import Deadline, landing
+from sgkv.backends.hooks import prepared
+from sgkv.backends.s3.known import KnownKeys
+from sgkv.backends.s3.objects import Objects
+
+LARGEST_PUT = 5 << 30
+"""Bytes; past it S3 wants a multipart upload ("Uploading objects", S3 user guide). No chunk comes near."""
+
+
+class Writer:
+    """Asks whether the key is new, makes room, prepares, puts. Runs in I/O threads."""
+
+    def __init__(self, objects: Objects, known: KnownKeys) -> None:
+        self._objects = objects
+        self._known = known
+
+    def put(self, item: PutItem, deadline: Deadline | None) -> Status:
+        if deadline is not None and deadline.over:
+            return Status.TIMEOUT
+        size = item.size
+        if size > LARGEST_PUT:
+            return Status.FULL
+        known = self._existing(item.key, deadline)
+        if known is not Status.ABSENT:
+            return Status.EXISTS if known is Status.OK else known
+        if not self._claim(size):
+            return Status.FULL
+        status = Status.ERROR
+        try:
+            status = self._publish(item, deadline)
+        finally:
+            self._known.settle(item.key, size, published=status.ok)
+        return status
+
+    def _existing(self, key: str, deadline: Deadline | None) -> Status:
+        (known,) = self._known.presence([key])
+        if known is None:
+            return self._objects.head(key, deadline)
+        return Status.OK if known else Status.ABSENT
+
+    def _claim(self, size: int) -> bool:
+        """Room for `size` bytes, made where there is none."""
+        capacity = self._known.capacity
+        if capacity is not None and size > capacity:
+            return False
+        while not self._known.claim(size):
+            victims = self._known.take_victims(size)
+            gone = [victim for victim in victims if self._objects.delete(victim.key)]
+            self._known.count_evicted(gone)
+            if len(gone) < len(victims) or not victims:
+                return False
+        return True
+
+    def _publish(self, item: PutItem, deadline: Deadline | None) -> Status:
+        with landing(deadline) as admitted:  # the item's own work touches the caller's buffers
+            if not admitted:
+                return Status.TIMEOUT
+            if not prepared(item):
+                return Status.ERROR
+        return self._objects.put(item.key, item.buffers, deadline)
