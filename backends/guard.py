@@ -36,8 +36,8 @@ class Guarded(Wrapper):
     own again; the thread stays with the call until that returns. With `max_inflight` of them
     occupied the answer is TIMEOUT at once: there is no queue. An exception of `inner` is ERROR.
     A call counts as failed for the breaker when it ran out of time, raised, or answered TIMEOUT or
-    ERROR for at least half of its items. Calls that change the backend have a breaker of their own: a
-    disk that turned read-only can still be read.
+    ERROR for at least half of its items, or for a probe. Calls that change the backend have a breaker
+    of their own: a disk that turned read-only can still be read.
 
     `scan` and `stats` go to `inner` directly: the first is for people, the second does no I/O.
     """
@@ -221,7 +221,9 @@ def _nearer(own_limit: float, deadline: Deadline | None) -> tuple[float, bool]:
 
 
 def _failed(answer: object) -> bool:
-    """Whether at least half of a batch's statuses speak against the backend."""
+    """Whether at least half of a batch's statuses, or that of a probe, speak against the backend."""
+    if isinstance(answer, tuple):
+        return answer[1] in _FAILURES
     if not isinstance(answer, list) or not answer:
         return False
     return 2 * sum(status in _FAILURES for status in answer) >= len(answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,6 +17,7 @@ from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.faulty import Fault, FaultRule, Faulty
 from sgkv.backends.guard import Guarded
+from sgkv.backends.wrapper import Wrapper
 from tests.backends.blobs import NAMESPACE, blob, get, key_of, put
 from tests.backends.disks import Clock
 from tests.backends.test_wrappers_contract import Stubborn
@@ -172,6 +173,19 @@ def test_failures_open_the_breaker_and_a_trial_closes_it(
     clock.now += 1.0
     assert get(guarded, KEY, 5000) == DATA
     assert counters(guarded)["breaker_state"] == 0
+
+
+class Unanswered(Wrapper):
+    """A remote backend that has to say of its lookups that they could not be made."""
+
+    def probe(self, keys: Sequence[str], deadline: Deadline | None = None) -> tuple[list[bool], Status]:
+        return [False] * len(keys), Status.ERROR
+
+
+def test_lookups_without_an_answer_open_the_breaker(cpu: CpuBackend, clock: Clock) -> None:
+    guarded = Guarded(Unanswered(cpu), breaker=POLICY, clock=clock)
+    said = [guarded.probe([KEY])[1] for _ in range(4)]
+    assert said == [Status.ERROR] * 3 + [Status.BREAKER_OPEN]
 
 
 def test_data_conditions_are_no_failures(guarded: Guarded) -> None:
