@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 PINS := $(wildcard requirements/core.txt requirements/sglang-cpu.txt requirements/test.txt requirements/lint.txt requirements/build.txt)
+PINS_NODEPS := requirements/sglang-cpu-nodeps.txt requirements/triton.txt
 # The first that runs and is new enough; scripts/system_packages.sh says so where none is.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for it in python3.11 python3; do $$it -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$it && exit; done; echo python3)
@@ -26,11 +27,11 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml $(PINS) requirements/sglang-cpu-nodeps.txt scripts/system_packages.sh
+$(STAMP): pyproject.toml $(PINS) $(PINS_NODEPS) scripts/system_packages.sh
 	bash scripts/system_packages.sh $(PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet $(addprefix -r ,$(PINS))
-	$(BIN)/pip install --quiet --no-deps -r requirements/sglang-cpu-nodeps.txt
+	$(BIN)/pip install --quiet --no-deps $(addprefix -r ,$(PINS_NODEPS))
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
 	$(BIN)/python scripts/build_page_hash.py
 	touch $@

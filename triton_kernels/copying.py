@@ -18,11 +18,13 @@ from sgkv.triton_kernels.transfer import Transfer, runs
 
 _WORDS = {8: (torch.int64, tl.int64), 4: (torch.int32, tl.int32), 2: (torch.int16, tl.int16)}
 _BYTE = (torch.uint8, tl.uint8)
-_TILE_WORDS = 2048
-"""Words of a tile: 16 a thread with four warps."""
+_TILE_WORDS = 1024
+"""Words of a tile: 8 a thread with four warps. Twice as many take more than 64 registers."""
 _MAX_STEP = 256
 _MAX_UNROLLED = 32
 """Columns are tiled exactly unless that unrolls into more steps than this."""
+OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
+"""How every kernel here is compiled. A fused multiply-add would round otherwise than torch does."""
 PROGRAMS_A_PROCESSOR = 8
 """Programs a multiprocessor where the caller sets no limit: enough bytes in flight to fill its memory's
 bandwidth."""
@@ -107,6 +109,7 @@ def _copy(transfer: Transfer, limit: int | None, *, to_pool: bool) -> None:
             items,
             **plan.constants,
             to_pool=to_pool,
+            **OPTIONS,
         )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -20,17 +18,17 @@ import triton.language as tl
     ]
 )
 def copy_rows_kernel(
-    addresses: Any,
-    slots: Any,
-    chunk: Any,
-    rejected: Any,
-    tokens: Any,
-    slot_count: Any,
-    first_layer: Any,
-    layers: Any,
-    table_start: Any,
-    table_layers: Any,
-    items: Any,
+    addresses: tl.tensor,
+    slots: tl.tensor,
+    chunk: tl.tensor,
+    rejected: tl.tensor,
+    tokens: tl.tensor,
+    slot_count: tl.tensor,
+    first_layer: tl.tensor,
+    layers: tl.tensor,
+    table_start: tl.tensor,
+    table_layers: tl.tensor,
+    items: tl.tensor,
     row: tl.constexpr,
     stride: tl.constexpr,
     page_size: tl.constexpr,
@@ -55,10 +53,11 @@ def copy_rows_kernel(
         run = item // tiles
         plane = run // layers
         layer = first_layer + run % layers
-        address = tl.load(addresses + table_start + plane * table_layers + layer)
+        entry = table_start + plane * table_layers + layer
+        address = tl.load(addresses + entry, eviction_policy="evict_last")
         pool = tl.multiple_of(address.to(tl.pointer_type(word)), alignment)
         token = (item % tiles) * block_tokens + tl.arange(0, block_tokens)
-        slot = tl.load(slots + token, mask=token < tokens, other=0)
+        slot = tl.load(slots + token, mask=token < tokens, other=0, eviction_policy="evict_last")
         inside = (token < tokens) & (slot >= 0) & (slot < slot_count)
         if run == 0:
             refused = tl.sum(((token < tokens) & (inside == 0)).to(tl.int64), axis=0)
