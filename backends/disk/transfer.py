@@ -40,8 +40,8 @@ class _Worker(threading.local):
 _worker = _Worker()
 
 
-def runs(parts: Sequence[Part], most: int | None = None) -> Iterator[tuple[int, Buffers]]:
-    """Parts whose bytes follow each other in the blob, joined: (offset, buffers).
+def runs(parts: Sequence[Part], most: int | None = None) -> Iterator[tuple[int, int, Buffers]]:
+    """Parts whose bytes follow each other in the blob, joined: (offset, end, buffers).
 
     A run that would be longer than `most` bytes is cut between parts.
     """
@@ -49,14 +49,14 @@ def runs(parts: Sequence[Part], most: int | None = None) -> Iterator[tuple[int, 
     for offset, buffer in parts:
         size = len(buffer)
         if buffers and (offset != end or (most is not None and end + size - start > most)):
-            yield start, buffers
+            yield start, end, buffers
             buffers = []
         if not buffers:
             start = end = offset
         buffers.append(buffer)
         end += size
     if buffers:
-        yield start, buffers
+        yield start, end, buffers
 
 
 def read_resident(fd: int, item: GetItem) -> Status | None:
@@ -67,13 +67,14 @@ def read_resident(fd: int, item: GetItem) -> Status | None:
     has seen them. Raises OSError with EOPNOTSUPP where the file system cannot tell what is in memory.
     """
     done = 0
-    for offset, buffers in runs(item.parts, _HOT):
-        left, at = buffers, offset
-        while left:
+    for start, end, buffers in runs(item.parts, _HOT):
+        at, left = start, buffers
+        while at < end:
             filled = _try_resident(fd, left, at)
             if not filled:
                 return None
-            left, at = _after(left, filled), at + filled
+            at += filled
+            left = _after(left, filled) if at < end else []
         done += len(buffers)
         if item.progress is not None:
             item.progress(done)
@@ -82,7 +83,7 @@ def read_resident(fd: int, item: GetItem) -> Status | None:
 
 def read_waiting(fd: int, parts: Sequence[Part]) -> Status:
     """Fill every part, however long that takes: OK, or SHORT where the file ends before."""
-    for offset, buffers in runs(parts):
+    for offset, _, buffers in runs(parts):
         left, at = buffers, offset
         while left:
             filled = os.preadv(fd, left[:_IOV_MAX], at)
@@ -94,7 +95,7 @@ def read_waiting(fd: int, parts: Sequence[Part]) -> Status:
 
 def read_landing(fd: int, parts: Sequence[Part], deadline: Deadline) -> Status:
     """Fill every part in a way the caller can abandon at any moment: OK, SHORT or TIMEOUT."""
-    for offset, buffers in runs(parts):
+    for offset, _, buffers in runs(parts):
         left, at = buffers, offset
         while left:
             filled = _read_piece(fd, left, at, deadline)
