@@ -67,7 +67,7 @@ def decided(resolved: ResolvedConfig) -> dict[str, int | str]:
     """What `auto` and shares came to, in bytes, by field path."""
     found: dict[str, int | str] = {"write_behind.max_bytes": resolved.write_behind_bytes}
     for index, tier in enumerate(resolved.tiers):
-        found[f"tiers.{index}.capacity"] = tier.capacity
+        found[f"tiers.{index}.capacity"] = "no limit" if tier.capacity is None else tier.capacity
         if isinstance(tier, ResolvedDisk):
             found[f"tiers.{index}.path"] = str(tier.path)
             found[f"tiers.{index}.min_free"] = tier.min_free

@@ -8,7 +8,7 @@ from sgkv.config.errors import ConfigError, Problem
 from sgkv.config.loading import Loaded, load
 from sgkv.config.machine import Machine, Place, this_machine
 from sgkv.config.model import Config, EngineConfig, LimitsConfig, ModelConfig, WriteBehindConfig
-from sgkv.config.resolving import ResolvedConfig, ResolvedCpu, ResolvedDisk, resolve
+from sgkv.config.resolving import ResolvedConfig, ResolvedCpu, ResolvedDisk, ResolvedS3, ResolvedTier, resolve
 from sgkv.config.tiers import (
     AnyTier,
     BreakerConfig,
@@ -16,6 +16,8 @@ from sgkv.config.tiers import (
     DeadlineConfig,
     DiskTier,
     FaultConfig,
+    PriceConfig,
+    S3Tier,
     SimulateConfig,
 )
 
@@ -34,10 +36,14 @@ __all__ = [
     "Machine",
     "ModelConfig",
     "Place",
+    "PriceConfig",
     "Problem",
     "ResolvedConfig",
     "ResolvedCpu",
     "ResolvedDisk",
+    "ResolvedS3",
+    "ResolvedTier",
+    "S3Tier",
     "SimulateConfig",
     "WriteBehindConfig",
     "load",

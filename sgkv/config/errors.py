@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from sgkv.config.tiers import CpuTier, DiskTier
+from sgkv.config.tiers import CpuTier, DiskTier, S3Tier
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Location = tuple[int | str, ...]
-TIER_TYPES: Mapping[str, type[BaseModel]] = {"cpu": CpuTier, "disk": DiskTier}
+TIER_TYPES: Mapping[str, type[BaseModel]] = {"cpu": CpuTier, "disk": DiskTier, "s3": S3Tier}
 
 
 @dataclass(frozen=True, slots=True)

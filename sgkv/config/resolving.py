@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from sgkv.config.errors import ConfigError, Problem
 from sgkv.config.machine import Machine, Place, this_machine
 from sgkv.config.model import Config
-from sgkv.config.tiers import CpuTier, DiskTier
+from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, S3Tier
 from sgkv.config.units import Auto, Percent, approximate_size
 
 MIB, GIB = 2**20, 2**30
@@ -41,11 +42,25 @@ class ResolvedDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class ResolvedS3:
+    """An s3 tier with its size."""
+
+    tier: S3Tier
+    capacity: int | None
+    """Bytes; None is no limit of ours."""
+    ttl: float | None
+    """Seconds after which its blobs are swept, as in `Config.ttl`."""
+
+
+ResolvedTier: TypeAlias = ResolvedCpu | ResolvedDisk | ResolvedS3
+
+
+@dataclass(frozen=True, slots=True)
 class ResolvedConfig:
     """A configuration with every ``auto`` and share turned into a number for one machine."""
 
     config: Config
-    tiers: tuple[ResolvedCpu | ResolvedDisk, ...]
+    tiers: tuple[ResolvedTier, ...]
     """In the order of `config.tiers`."""
     write_behind_bytes: int
     warnings: tuple[str, ...]
@@ -59,14 +74,20 @@ def resolve(config: Config, machine: Machine | None = None) -> ResolvedConfig:
     a path that is a file or may not be written.
     """
     machine = machine or this_machine()
-    tiers = tuple(
-        _cpu(tier, machine) if isinstance(tier, CpuTier) else _disk(tier, machine) for tier in config.tiers
-    )
+    tiers = tuple(_tier(tier, config, machine) for tier in config.tiers)
     problems = [problem for index, tier in enumerate(tiers) for problem in _problems(index, tier, machine)]
     if problems:
         raise ConfigError(problems)
     warnings = [line for index, tier in enumerate(tiers) for line in _doubts(index, tier, machine)]
     return ResolvedConfig(config, tiers, _queue_bytes(config, tiers), tuple(warnings))
+
+
+def _tier(tier: AnyTier, config: Config, machine: Machine) -> ResolvedTier:
+    if isinstance(tier, CpuTier):
+        return _cpu(tier, machine)
+    if isinstance(tier, DiskTier):
+        return _disk(tier, machine)
+    return ResolvedS3(tier, tier.capacity if isinstance(tier.capacity, int) else None, config.ttl)
 
 
 def _cpu(tier: CpuTier, machine: Machine) -> ResolvedCpu:
@@ -99,16 +120,16 @@ def _bytes(setting: int | Percent | Auto, whole: int, automatic: int) -> int:
     return automatic if setting == "auto" else setting
 
 
-def _queue_bytes(config: Config, tiers: tuple[ResolvedCpu | ResolvedDisk, ...]) -> int:
+def _queue_bytes(config: Config, tiers: tuple[ResolvedTier, ...]) -> int:
     cpu = next((tier.capacity for tier in tiers if isinstance(tier, ResolvedCpu)), None)
     automatic = GIB if cpu is None else min(GIB, cpu // 2)
     return _bytes(config.write_behind.max_bytes, cpu or 0, automatic)
 
 
-def _problems(index: int, tier: ResolvedCpu | ResolvedDisk, machine: Machine) -> Iterator[Problem]:
+def _problems(index: int, tier: ResolvedTier, machine: Machine) -> Iterator[Problem]:
     if isinstance(tier, ResolvedDisk):
         yield from _disk_problems(f"tiers.{index}", tier, machine.place(tier.path))
-    elif tier.capacity > machine.memory:
+    elif isinstance(tier, ResolvedCpu) and tier.capacity > machine.memory:
         yield _too_large(f"tiers.{index}.capacity", tier.capacity, machine.memory, "this machine's memory")
 
 
@@ -132,7 +153,10 @@ def _too_large(field: str, size: int, limit: int, what: str) -> Problem:
     return Problem(field, f'{approximate_size(size)} is more than {what} has ({has}): write less, or "auto"')
 
 
-def _doubts(index: int, tier: ResolvedCpu | ResolvedDisk, machine: Machine) -> Iterator[str]:
+def _doubts(index: int, tier: ResolvedTier, machine: Machine) -> Iterator[str]:
+    if isinstance(tier, ResolvedS3):
+        yield from _bucket_doubts(f"tiers.{index}", tier)
+        return
     size = approximate_size(tier.capacity)
     field = f"tiers.{index}.capacity"
     if isinstance(tier, ResolvedCpu):
@@ -145,3 +169,11 @@ def _doubts(index: int, tier: ResolvedCpu | ResolvedDisk, machine: Machine) -> I
             f"{field}: {size}, but only {approximate_size(max(0, room))} may be written at {tier.path}: "
             "older chunks are evicted before that size is reached"
         )
+
+
+def _bucket_doubts(field: str, tier: ResolvedS3) -> Iterator[str]:
+    directory = tier.tier.bucket.endswith("--x-s3")
+    if directory and tier.tier.encryption is not None:
+        yield f"{field}.encryption: is left out: a directory bucket encrypts as the bucket says, not a request"
+    if tier.ttl is not None and tier.tier.list_every is None:
+        yield f"{field}.list_every: without listings nothing older than ttl is removed from the bucket"

@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     PlainValidator,
+    SecretStr,
     field_validator,
     model_validator,
 )
@@ -146,7 +147,76 @@ class DiskTier(Tier):
     """Whether what is read from here is also copied into the cpu tier."""
 
 
-AnyTier: TypeAlias = CpuTier | DiskTier
+class PriceConfig(Section):
+    """What a bucket costs, for `sgkv s3 cost`: S3 Express One Zone in us-east-1, in US dollars."""
+
+    storage_gb_month: float = Field(0.11, ge=0)
+    thousand_puts: float = Field(0.00113, ge=0)
+    """Also of listings."""
+    thousand_gets: float = Field(0.00003, ge=0)
+    """Also of existence checks."""
+    upload_gb: float = Field(0.0032, ge=0)
+    retrieval_gb: float = Field(0.0006, ge=0)
+
+
+class S3Tier(Tier):
+    """A bucket of S3 or of what speaks its protocol. Capacity: bytes; auto is no limit of ours."""
+
+    speed: ClassVar[int] = 3
+    type: Literal["s3"]
+    name: str = Field("s3", pattern=r"^[a-z][a-z0-9_-]{0,31}$")
+    bucket: str = Field(min_length=3, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*$")
+    """``name--zone--x-s3`` is a directory bucket of S3 Express One Zone."""
+    prefix: str = Field("sgkv/", pattern=r"^([^/].*/)?$")
+    """Before every key: empty, or ending in a slash."""
+    region: str | None = Field(None, min_length=1)
+    endpoint: str | None = Field(None, pattern=r"^https?://[^/]+/?$")
+    """Of an S3-compatible server; null is AWS."""
+    addressing: Literal["auto", "path", "virtual"] = "auto"
+    tls_verify: bool = True
+    tls_ca: Annotated[Path, PlainValidator(parse_path), PlainSerializer(str)] | None = None
+    """File of certificate authorities; null is the system's."""
+    profile: str | None = Field(None, min_length=1)
+    access_key: str | None = Field(None, min_length=1)
+    secret_key: SecretStr | None = Field(None, min_length=1)
+    """Better in the environment, where boto3 looks too."""
+    session_auth: bool = True
+    """Directory buckets: sessions; without, every request is authorized by itself."""
+    plane: Literal["thin", "boto3"] = "thin"
+    encryption: Literal["AES256", "aws:kms"] | None = None
+    kms_key: str | None = Field(None, min_length=1)
+    concurrency: int = Field(16, ge=1, le=256)
+    probes: int = Field(32, ge=1, le=256)
+    connect_timeout: Positive = 1.0
+    read_timeout: Positive = 5.0
+    attempts: int = Field(3, ge=1, le=10)
+    known_keys: int = Field(250_000, ge=1)
+    present_for: Duration = 600.0
+    absent_for: Duration = 2.0
+    list_every: Positive | None = 300.0
+    promote: bool = True
+    """Whether what is read from here is also copied into the cpu tier."""
+    prices: PriceConfig = PriceConfig()
+
+    @field_validator("capacity")
+    @classmethod
+    def _is_no_share(cls, capacity: int | Percent | Auto) -> int | Percent | Auto:
+        if isinstance(capacity, Percent):
+            raise ValueError("a bucket has no size to take a share of: write a size, or auto")  # noqa: TRY004
+        return capacity
+
+    @model_validator(mode="after")
+    def _settings_go_together(self) -> Self:
+        if (self.access_key is None) != (self.secret_key is None):
+            raise ValueError("access_key and secret_key go together: set both or neither")
+        if self.kms_key is not None and self.encryption != "aws:kms":
+            raise ValueError("kms_key needs encryption: aws:kms")
+        if self.tls_ca is not None and not self.tls_verify:
+            raise ValueError("tls_ca is of no use with tls_verify: false")
+        return self
+
+
+AnyTier: TypeAlias = CpuTier | DiskTier | S3Tier
 
 
 def check_together(tiers: Sequence[AnyTier]) -> None:
@@ -164,6 +234,10 @@ def check_together(tiers: Sequence[AnyTier]) -> None:
     _distinct([tier.name for tier in tiers], "the name {!r}: give each tier its own")
     paths = [str(tier.path) for tier in tiers if isinstance(tier, DiskTier)]
     _distinct(paths, "the path {!r}: give each disk tier a folder of its own")
+    places = [
+        f"{tier.endpoint or ''} {tier.bucket}/{tier.prefix}" for tier in tiers if isinstance(tier, S3Tier)
+    ]
+    _distinct(places, "the place {!r}: give each s3 tier a bucket or prefix of its own")
 
 
 def _distinct(values: Sequence[str], message: str) -> None:

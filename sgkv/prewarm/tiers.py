@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sgkv.backends.base import Backend
-from sgkv.config import DeadlineConfig, ResolvedConfig, ResolvedCpu, ResolvedDisk, load, resolve
+from sgkv.config import DeadlineConfig, ResolvedConfig, ResolvedCpu, ResolvedDisk, ResolvedS3, load, resolve
 from sgkv.store.build import open_backend
 from sgkv.store.wrapping import wrap
 
 _NAMED = re.compile(r"(?:(?P<file>.+):)?(?P<name>[a-z][a-z0-9_-]{0,31})")
 _PATIENT = DeadlineConfig(contains=30.0, get=120.0, put=120.0)
 
-Reachable: TypeAlias = ResolvedDisk
+Reachable: TypeAlias = ResolvedDisk | ResolvedS3
 """A tier that more than one process can get at."""
 
 
@@ -79,13 +79,19 @@ def opened(tier: Reachable, workers: int, *, reads_count: bool = False) -> Itera
 
 
 def same_place(one: Reachable, other: Reachable) -> bool:
-    """Whether two tiers are one and the same folder."""
-    return one.path.resolve() == other.path.resolve()
+    """Whether two tiers are one and the same folder, or the same part of a bucket."""
+    return _place(one) == _place(other)
 
 
 def describe(tier: Reachable) -> str:
     """For reports."""
-    return f"{tier.tier.name} ({tier.path})"
+    return f"{tier.tier.name} ({_place(tier)})"
+
+
+def _place(tier: Reachable) -> str:
+    if isinstance(tier, ResolvedDisk):
+        return str(tier.path.resolve())
+    return f"{tier.tier.endpoint or 's3:/'}/{tier.tier.bucket}/{tier.tier.prefix}"
 
 
 def _below_memory(resolved: ResolvedConfig) -> list[Reachable]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from sgkv.backends.base import Backend
 from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.disk import DiskBackend
-from sgkv.config import ResolvedConfig, ResolvedCpu, ResolvedDisk
+from sgkv.config import ResolvedConfig, ResolvedCpu, ResolvedDisk, ResolvedS3, ResolvedTier
 from sgkv.counters import Counters
 from sgkv.metrics import Metrics
 from sgkv.store.store import Store, StoreOptions
 from sgkv.store.tier import Tier
 from sgkv.store.wrapping import wrap
+
+_LOCAL_CALLS, _REMOTE_CALLS = 8, 16
+"""Calls of a tier under way at once, where its configuration does not say: far ones take longer."""
 
 
 def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> Store:
@@ -33,20 +36,24 @@ def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> Sto
     return Store([_tier(tier, metrics) for tier in resolved.tiers], options, counters)
 
 
-def _tier(resolved: ResolvedCpu | ResolvedDisk, metrics: Metrics | None) -> Tier:
-    if isinstance(resolved, ResolvedDisk):
-        disk = wrap(open_backend(resolved), resolved.tier, metrics)
-        return Tier(resolved.tier.name, disk, promote=resolved.tier.promote)
+def _tier(resolved: ResolvedTier, metrics: Metrics | None) -> Tier:
     tier = resolved.tier
-    cpu = CpuBackend(resolved.capacity, name=tier.name, copy_threads=tier.copy_threads)
-    return Tier(tier.name, cpu, arena=cpu)
+    if isinstance(resolved, ResolvedCpu):
+        cpu = CpuBackend(resolved.capacity, name=tier.name, copy_threads=resolved.tier.copy_threads)
+        return Tier(tier.name, cpu, arena=cpu)
+    inflight = _REMOTE_CALLS if isinstance(resolved, ResolvedS3) else _LOCAL_CALLS
+    backend = wrap(open_backend(resolved), resolved.tier, metrics, max_inflight=inflight)
+    return Tier(tier.name, backend, promote=resolved.tier.promote)
 
 
-def open_backend(resolved: ResolvedDisk, *, marks_use: bool = True) -> Backend:
+def open_backend(resolved: ResolvedDisk | ResolvedS3, *, marks_use: bool = True) -> Backend:
     """The backend of a tier below memory, with nothing around it.
 
-    `marks_use` False is for readers that are no use: they leave no trace in the eviction order.
+    `marks_use` False is for readers that are no use: they leave no trace in the eviction order. A bucket
+    keeps no such order of its own.
     """
+    if isinstance(resolved, ResolvedS3):
+        return _bucket(resolved)
     tier = resolved.tier
     return DiskBackend(
         resolved.path,
@@ -57,3 +64,11 @@ def open_backend(resolved: ResolvedDisk, *, marks_use: bool = True) -> Backend:
         fsync=tier.fsync,
         marks_use=marks_use,
     )
+
+
+def _bucket(resolved: ResolvedS3) -> Backend:
+    from sgkv.backends.s3 import S3Backend
+    from sgkv.store.buckets import s3_options
+
+    tier = resolved.tier
+    return S3Backend(s3_options(tier), name=tier.name, capacity=resolved.capacity, ttl=resolved.ttl)

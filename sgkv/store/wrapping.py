@@ -11,7 +11,7 @@ from sgkv.backends.faulty import Fault, FaultRule, Faulty
 from sgkv.backends.guard import Guarded
 from sgkv.backends.metered import Metered
 from sgkv.backends.simulated import Simulated
-from sgkv.config import DiskTier, FaultConfig
+from sgkv.config import DiskTier, FaultConfig, S3Tier
 from sgkv.metrics import Metrics
 
 
@@ -27,7 +27,9 @@ class TierObserver:
         self.metrics.observe(op, self.tier, seconds, by_name, moved)
 
 
-def wrap(backend: Backend, tier: DiskTier, metrics: Metrics | None, *, max_inflight: int = 8) -> Backend:
+def wrap(
+    backend: Backend, tier: DiskTier | S3Tier, metrics: Metrics | None, *, max_inflight: int = 8
+) -> Backend:
     """`backend` as its configuration wants it met: slowed down, failing, guarded, measured.
 
     `max_inflight` is for a tier that is not told how many calls may be under way at once.

@@ -51,10 +51,20 @@ def test_what_is_printed_can_be_read_back() -> None:
         ({"tiers": []}, "tiers: there is no tier to keep anything in"),
         ({"tiers": {"type": "cpu"}}, "tiers (argument): {'type': 'cpu'} is not a list"),
         ({"tiers": ["cpu"]}, "tiers.0 (argument): 'cpu' is not a section"),
-        ({"tiers": [{"capacity": 1}]}, "tiers.0.type: is missing: write one of cpu, disk"),
+        ({"tiers": [{"capacity": 1}]}, "tiers.0.type: is missing: write one of cpu, disk, s3"),
         (
             {"tiers": [{"type": "dsk"}]},
             "tiers.0.type (argument): 'dsk' is not a kind of tier; did you mean \"disk\"?",
+        ),
+        ({"tiers": [{"type": "s3"}]}, "tiers.0.bucket: is missing"),
+        ({"tiers": [{"type": "s3", "bucket": "kv1", "capacity": "5%"}]}, "has no size to take a share of"),
+        (
+            {"tiers": [{"type": "s3", "bucket": "kv1", "access_key": "k"}]},
+            "access_key and secret_key go together",
+        ),
+        (
+            {"tiers": [{"type": "s3", "bucket": "kv1"}, {"type": "cpu"}]},
+            "'cpu' (cpu) is faster than 's3' (s3)",
         ),
         ({"tiers": [{"type": "cpu", "capacity": 0}]}, "tiers.0.capacity (argument): a tier without room"),
         (
