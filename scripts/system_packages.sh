@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # usage: system_packages.sh PYTHON
 # Installs the Debian packages that are missing for SGLang on a CPU: it compiles a page-hash extension
-# (g++, ninja, OpenSSL and Python headers) and lives in a virtual environment. Says so where it may not.
+# (g++, ninja, OpenSSL and Python headers) and lives in a virtual environment; and what Mooncake's wheel links
+# to without bringing it. Says so where it may not.
 set -euo pipefail
 python=${1:?usage: system_packages.sh PYTHON}
 
@@ -18,6 +19,10 @@ need ninja-build command -v ninja
 need libssl-dev test -e /usr/include/openssl/sha.h
 need python3-venv "$python" -c 'import ensurepip, venv'
 need python3-dev test -e "$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+loads() { "$python" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$1"; }
+need libibverbs1 loads libibverbs.so.1
+need libnuma1 loads libnuma.so.1
+need libcurl4 loads libcurl.so.4
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 if [ "$(id -u)" = 0 ]; then as_root=(); elif sudo -n true 2>/dev/null; then as_root=(sudo -n); else as_root=(false); fi

@@ -1,0 +1,197 @@
+"""Into the pool by the library's sessions: begin, transfer, and publish only what the caller still wants.
+
+The library's one-call puts report success for a key that exists, whatever it holds, and publish when
+they please. Its sessions (`batch_put_session_*`) say so, and can be revoked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sgkv.backends.base import Buffer, PutItem, Status
+from sgkv.backends.cpu.copying import copy
+from sgkv.backends.deadline import Deadline, landing
+from sgkv.backends.hooks import prepared
+from sgkv.backends.mooncake.claims import Claims
+from sgkv.backends.mooncake.client import Client, Connection
+from sgkv.backends.mooncake.codes import OK, settled, start_status
+from sgkv.backends.mooncake.keys import native_key
+from sgkv.backends.mooncake.staging import SLOT_BYTES, Slot, Staging
+from sgkv.backends.workers import WorkerPool, spread_until
+
+_GROUP_BYTES = 8 << 20
+_GROUP_ITEMS = 16
+"""A native call moves about so much: enough to hide its round trip, little enough to share out."""
+
+
+class Writer:
+    """Writes batches of distinct keys, in groups, in its own threads."""
+
+    def __init__(self, client: Client, staging: Staging, pool: WorkerPool) -> None:
+        self._client = client
+        self._staging = staging
+        self._pool = pool
+        self._claims = Claims()
+
+    def put(self, items: Sequence[PutItem], deadline: Deadline) -> list[Status]:
+        statuses = [Status.TIMEOUT] * len(items)
+        groups = list(_groups(items))
+
+        def write(at: int) -> None:
+            with self._claims.holding([items[i].key for i in groups[at]], deadline) as held:
+                if held:
+                    self._write(items, groups[at], statuses, deadline)
+
+        spread_until(self._pool, len(groups), write, self._pool.threads, deadline)
+        return list(statuses)
+
+    def _write(
+        self, items: Sequence[PutItem], group: Sequence[int], statuses: list[Status], deadline: Deadline
+    ) -> None:
+        with self._client.using() as connection:
+            if connection is None:
+                for at in group:
+                    statuses[at] = self._client.why_not
+                return
+            keys, sizes = [native_key(items[at].key) for at in group], [items[at].size for at in group]
+            codes = connection.store.batch_put_session_start(keys, sizes, connection.placement)
+            for at, code in zip(group, codes, strict=True):
+                statuses[at] = start_status(code)
+            begun = {at: items[at] for at in group if statuses[at] is Status.OK}
+            if begun:
+                session = _Session(self._client, connection, self._staging, deadline)
+                for at, status in session.write(begun).items():
+                    statuses[at] = status
+
+
+@dataclass(slots=True)
+class _Session:
+    """Blobs that the pool has made room for, until they are published or revoked."""
+
+    client: Client
+    connection: Connection
+    staging: Staging
+    deadline: Deadline
+    items: dict[int, PutItem] = field(default_factory=dict)
+    runs: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """By item, what the next native call moves: address, size, offset in the blob."""
+    left: dict[int, int] = field(default_factory=dict)
+    """Bytes of each item that are not in the pool yet."""
+    refused: set[int] = field(default_factory=set)
+    """Items whose `prepare` failed."""
+    adrift: set[int] = field(default_factory=set)
+    """Items whose transfer failed and may go on: the pool keeps their room until it gives them up."""
+    slot: Slot | None = None
+    staged: int = 0
+    """Bytes in the slot."""
+
+    def write(self, items: dict[int, PutItem]) -> dict[int, Status]:
+        self.items = items
+        self.left = {at: item.size for at, item in items.items()}
+        ended = False
+        try:
+            for at in items:
+                self._add(at)
+            self._transfer()
+            ended = True
+        finally:
+            if self.slot is not None:
+                self.staging.give(self.slot, settled=ended and not self.adrift)
+        return self._conclude()
+
+    def _add(self, at: int) -> None:
+        """Prepare an item and line its bytes up; gives up on it where time is over."""
+        with landing(self.deadline) as admitted:
+            if admitted and not prepared(self.items[at]):
+                self.refused.add(at)
+        if not admitted or at in self.refused:
+            return
+        offset = 0
+        for piece in _pieces(self.items[at].buffers):
+            address = self.client.locate(piece)
+            if address is None:
+                address = self._stage(piece)
+            if address is None:
+                return
+            self._line_up(at, address, len(piece), offset)
+            offset += len(piece)
+
+    def _stage(self, piece: Buffer) -> int | None:
+        """Copy what is not registered into the slot, emptying that first where it is full."""
+        if self.slot is None:
+            self.slot = self.staging.take(self.connection, self.deadline)
+            if self.slot is None:
+                return None
+        if self.staged + len(piece) > SLOT_BYTES:
+            self._transfer()
+            if self.adrift:
+                return None
+        with landing(self.deadline) as admitted:
+            if not admitted:
+                return None
+            start = self.staged
+            copy(self.slot.view[start : start + len(piece)], piece)
+        self.staged += len(piece)
+        return self.slot.address + start
+
+    def _line_up(self, at: int, address: int, size: int, offset: int) -> None:
+        runs = self.runs.setdefault(at, [])
+        if runs and sum(runs[-1][:2]) == address and sum(runs[-1][1:]) == offset:
+            runs[-1] = (runs[-1][0], runs[-1][1] + size, runs[-1][2])
+        else:
+            runs.append((address, size, offset))
+
+    def _transfer(self) -> None:
+        """Move what is lined up."""
+        runs, self.runs, self.staged = self.runs, {}, 0
+        if not runs:
+            return
+        columns = [list(zip(*rows, strict=True)) for rows in runs.values()]
+        codes = self.connection.store.batch_put_from_multi_buffer_ranges(
+            [native_key(self.items[at].key) for at in runs],
+            [list(addresses) for addresses, _, _ in columns],
+            [list(sizes) for _, sizes, _ in columns],
+            [list(offsets) for _, _, offsets in columns],
+        )
+        for (at, rows), code in zip(runs.items(), codes, strict=True):
+            size = sum(size for _, size, _ in rows)
+            if code == size:
+                self.left[at] -= size
+            elif not settled(code):
+                self.adrift.add(at)
+
+    def _conclude(self) -> dict[int, Status]:
+        """Publish what is complete and still wanted; the buffers may have changed when time is over."""
+        late = self.deadline.over
+        complete = [at for at in self.items if not self.left[at] and not late]
+        revoked = [at for at in self.items if at not in complete and at not in self.adrift]
+        statuses = dict.fromkeys(self.items, Status.TIMEOUT if late else Status.ERROR)
+        store = self.connection.store
+        if revoked:
+            store.batch_put_session_revoke([native_key(self.items[at].key) for at in revoked])
+        if complete:
+            codes = store.batch_put_session_end([native_key(self.items[at].key) for at in complete])
+            published = zip(complete, codes, strict=True)
+            statuses |= {at: Status.OK if code == OK else Status.ERROR for at, code in published}
+        return statuses | dict.fromkeys(self.refused, Status.ERROR)
+
+
+def _groups(items: Sequence[PutItem]) -> Iterator[list[int]]:
+    """Positions of items that travel together."""
+    group: list[int] = []
+    size = 0
+    for at, item in enumerate(items):
+        if group and (size + item.size > _GROUP_BYTES or len(group) == _GROUP_ITEMS):
+            yield group
+            group, size = [], 0
+        group.append(at)
+        size += item.size
+    if group:
+        yield group
+
+
+def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
+    for buffer in buffers:
+        for start in range(0, len(buffer), SLOT_BYTES):
+            yield buffer[start : start + SLOT_BYTES]
