@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -65,13 +65,13 @@ def default_tiers(config: Path | None) -> tuple[str, str]:
 
 
 @contextmanager
-def opened(tier: Reachable, workers: int, *, reads_count: bool = False) -> Iterator[Backend]:
+def opened(tier: Reachable, workers: int) -> Iterator[Backend]:
     """The tier's backend, with a guard whose deadlines are minutes; closed at the end.
 
-    `reads_count` says whether what is read from it counts as used and is evicted later.
+    Reading from it is no use that eviction takes into account.
     """
     settings = tier.tier.model_copy(update={"deadlines": _PATIENT, "max_inflight": workers + 1})
-    backend = wrap(open_backend(tier, marks_use=reads_count), settings, None)
+    backend = wrap(open_backend(_without_upkeep(tier), marks_use=False), settings, None)
     try:
         yield backend
     finally:
@@ -86,6 +86,18 @@ def same_place(one: Reachable, other: Reachable) -> bool:
 def describe(tier: Reachable) -> str:
     """For reports."""
     return f"{tier.tier.name} ({_place(tier)})"
+
+
+def _without_upkeep(tier: Reachable) -> Reachable:
+    """A bucket as one who passes by opens it: listing it now and then, and sweeping it, is the servers' part.
+
+    One with a capacity is listed all the same: what is in it counts.
+    """
+    if not isinstance(tier, ResolvedS3):
+        return tier
+    if tier.capacity is not None:
+        return replace(tier, ttl=None)
+    return replace(tier, ttl=None, tier=tier.tier.model_copy(update={"list_every": None}))
 
 
 def _place(tier: Reachable) -> str:
