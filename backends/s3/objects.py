@@ -84,7 +84,7 @@ class Objects:
         if reply.absent:
             self._known.miss([key])
             return Status.ABSENT
-        if reply.status not in (412, 416):
+        if reply.status not in (412, 416, 429) and reply.status < 500:  # the attempts have noted those
             self._faults.note(op, "refused", f"{reply.status} {reply.code}")
         return Status.ERROR
 

@@ -8,6 +8,7 @@ text, and ends the connection.
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import ssl
@@ -195,12 +196,13 @@ class Connection:
         if deadline is not None and deadline.over:
             raise Abandoned
         left = None if deadline is None else deadline.remaining()
+        late = left is not None and left < self._timeout
         limit = self._timeout if left is None else min(self._timeout, left)
         self._poll.register(self._sock, events)
-        ready = self._poll.poll(max(1, int(limit * 1000)))
+        ready = self._poll.poll(math.ceil(limit * 1000))
         if ready:
             return ready[0][1]
-        if deadline is not None and deadline.over:
+        if late:
             raise Abandoned
         raise Silent(f"silent for {self._timeout} s")
 

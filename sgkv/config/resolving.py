@@ -174,6 +174,6 @@ def _doubts(index: int, tier: ResolvedTier, machine: Machine) -> Iterator[str]:
 def _bucket_doubts(field: str, tier: ResolvedS3) -> Iterator[str]:
     directory = tier.tier.bucket.endswith("--x-s3")
     if directory and tier.tier.encryption is not None:
-        yield f"{field}.encryption: is left out: a directory bucket encrypts as the bucket says, not a request"
+        yield f"{field}.encryption: is left out: directory buckets encrypt as they say, not as a request does"
     if tier.ttl is not None and tier.tier.list_every is None:
         yield f"{field}.list_every: without listings nothing older than ttl is removed from the bucket"

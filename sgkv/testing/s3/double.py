@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from moto.moto_server.werkzeug_app import create_backend_app
@@ -19,6 +21,12 @@ class _Handler(WSGIRequestHandler):
     """Keeps connections, and keeps quiet."""
 
     protocol_version = "HTTP/1.1"
+    server: Any
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The Date header, by the server's own clock."""
+        now = time.time() if timestamp is None else timestamp
+        return super().date_time_string(now + self.server.app.express.skew)
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - werkzeug's name
         """Tests read counters, not logs."""
@@ -30,7 +38,7 @@ class S3Double:
     def __init__(self) -> None:
         self.express = Express(create_backend_app("s3"))
         self.mischief = Mischief(self.express)
-        self._server = make_server("127.0.0.1", 0, self.mischief, threaded=True, request_handler=_Handler)
+        self._server = make_server("127.0.0.1", 0, self, threaded=True, request_handler=_Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="s3-double", daemon=True)
 
     @property
@@ -40,6 +48,9 @@ class S3Double:
     def options(self, bucket: str = BUCKET, **options: Any) -> S3Options:
         """How to reach a bucket of this server."""
         return options_for(self.endpoint, bucket, **options)
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        return self.mischief(environ, start_response)
 
     def __enter__(self) -> Self:
         self._thread.start()

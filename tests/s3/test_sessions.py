@@ -1,0 +1,184 @@
+"""Sessions of directory buckets: few of them, none missed, none mourned."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from botocore.credentials import ReadOnlyCredentials
+from botocore.exceptions import ConnectionClosedError
+
+from sgkv.backends.base import Status
+from sgkv.backends.deadline import Deadline
+from sgkv.backends.s3 import S3Backend
+from sgkv.backends.s3.replies import Abandoned, Locked
+from sgkv.backends.s3.sessions import Grant, SessionKeys
+from sgkv.testing.s3 import DIRECTORY_BUCKET
+from sgkv.testing.s3.double import S3Double
+from tests.backends.blobs import blob, get, key_of, put
+from tests.backends.disks import Clock
+from tests.s3.conftest import Open
+
+DATA = blob(5000)
+
+
+def open_directory(double: S3Double, open_s3: Open, prefix: str, **options: object) -> S3Backend:
+    """Without listings, so that every request counted is one of the test."""
+    options = {"present_seconds": 0.0, "absent_seconds": 0.0, **options}
+    return open_s3(double.options(DIRECTORY_BUCKET, prefix=prefix, list_seconds=None, **options))
+
+
+def at_once(threads: int, work: Callable[[int], object]) -> list[object]:
+    start = threading.Barrier(threads)
+
+    def run(at: int) -> object:
+        start.wait(10)
+        return work(at)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(run, range(threads)))
+
+
+def test_32_cold_threads_open_one_session(double: S3Double, open_s3: Open, prefix: str) -> None:
+    double.express.create_delay = 0.2
+    backend = open_directory(double, open_s3, prefix)
+    found = at_once(32, lambda at: backend.probe([key_of(at)]))
+    assert found == [([False], Status.OK)] * 32
+    assert double.express.counts["CreateSession"] == 1
+
+
+@pytest.mark.parametrize("plane", ["thin", "boto3"])
+def test_a_revoked_session_fails_no_operation(
+    double: S3Double, open_s3: Open, prefix: str, plane: str
+) -> None:
+    backend = open_directory(double, open_s3, prefix, plane=plane)
+    assert put(backend, key_of(1), DATA) is Status.OK
+    double.express.revoke()
+    assert at_once(16, lambda _: get(backend, key_of(1), 5000)) == [DATA] * 16
+    double.express.revoke()
+    assert put(backend, key_of(2), DATA) is Status.OK
+    assert double.express.counts["InvalidToken"] >= 2
+
+
+def test_sessions_of_four_seconds_fail_none_of_a_thousand_operations(
+    double: S3Double, open_s3: Open, prefix: str
+) -> None:
+    double.express.ttl = 4.0
+    backend = open_directory(double, open_s3, prefix)
+    assert put(backend, key_of(1), DATA) is Status.OK
+    ends = time.monotonic() + 9
+    asked = []
+
+    def work(at: int) -> list[object]:
+        answers = []
+        while len(answers) < 130 or time.monotonic() < ends:
+            answers.append(backend.probe([key_of(1)]))
+        return answers
+
+    asked = [answer for answers in at_once(8, work) for answer in answers]
+    assert len(asked) >= 1000
+    assert set(map(str, asked)) == {str(([True], Status.OK))}
+    assert 3 <= double.express.counts["CreateSession"] <= 6
+
+
+def test_a_service_that_refuses_sessions_for_a_while_is_asked_again(
+    double: S3Double, open_s3: Open, prefix: str
+) -> None:
+    double.express.create_failures = 2
+    backend = open_directory(double, open_s3, prefix)
+    assert backend.probe([key_of(1)]) == ([False], Status.OK)
+
+
+def test_without_session_auth_each_request_is_signed_by_key(
+    double: S3Double, open_s3: Open, prefix: str
+) -> None:
+    backend = open_directory(double, open_s3, prefix, session_auth=False)
+    assert put(backend, key_of(1), DATA) is Status.OK
+    assert get(backend, key_of(1), 5000) == DATA
+    assert double.express.counts["CreateSession"] == double.express.counts["by_session"] == 0
+
+
+def test_a_clock_that_is_minutes_off_does_not_end_sessions(
+    double: S3Double, open_s3: Open, prefix: str
+) -> None:
+    double.express.skew = -600.0
+    backend = open_directory(double, open_s3, prefix)
+    assert put(backend, key_of(1), DATA) is Status.OK
+    assert [get(backend, key_of(1), 5000) for _ in range(20)] == [DATA] * 20
+    assert double.express.counts["CreateSession"] <= 2
+
+
+class Service:
+    """Gives out numbered keys with 100 s of life, when it is let."""
+
+    def __init__(self) -> None:
+        self.granted = 0
+        self.failing = False
+        self.open = threading.Event()
+        self.open.set()
+
+    def __call__(self) -> Grant:
+        assert self.open.wait(10)
+        if self.failing:
+            raise ConnectionClosedError(endpoint_url="http://nowhere")
+        self.granted += 1
+        return Grant(ReadOnlyCredentials(str(self.granted), "secret", "token"), 100.0)
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def keys(service: Service, clock: Clock) -> SessionKeys:
+    return SessionKeys(service, clock)
+
+
+def test_an_aging_session_is_used_while_the_next_one_comes(
+    service: Service, clock: Clock, keys: SessionKeys
+) -> None:
+    assert keys.current(None).access_key == "1"
+    clock.now += 80
+    service.open.clear()
+    assert keys.current(None).access_key == "1"
+    service.open.set()
+    keys.close()
+    assert service.granted == 2 or keys.current(None).access_key == "1"
+
+
+def test_who_cannot_wait_for_a_session_does_not(service: Service, keys: SessionKeys) -> None:
+    service.open.clear()
+    with pytest.raises(Abandoned):
+        keys.current(Deadline(0.01))
+    service.open.set()
+
+
+def test_after_a_failure_callers_learn_of_it_at_once(
+    service: Service, clock: Clock, keys: SessionKeys
+) -> None:
+    service.failing = True
+    with pytest.raises(Locked, match="CreateSession"):
+        keys.current(None)
+    service.failing = False
+    with pytest.raises(Locked, match="CreateSession"):
+        keys.current(None)
+    clock.now += 1
+    assert keys.current(None).access_key == "1"
+
+
+def test_a_rejected_session_is_replaced_once_for_all(service: Service, keys: SessionKeys) -> None:
+    first = keys.current(None)
+    assert keys.reject(first)
+    second = keys.current(None)
+    assert keys.reject(first)
+    assert keys.current(None) is second
+    assert service.granted == 2
