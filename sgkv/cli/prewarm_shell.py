@@ -45,13 +45,16 @@ def perform(command: str, common: Common, work: Callable[[Run], None]) -> int:
     control = Control(
         bandwidth=Bandwidth(common.bandwidth) if common.bandwidth else None, patience=common.patience
     )
+    if (reason := _unwritable(common.json_path)) is not None:
+        typer.echo(reason, err=True)
+        return USAGE
     with _stopping(control), nullcontext(Silent()) if common.quiet else Bars() as listener:
         run = Run(control, listener, common.workers, common.dry_run)
         try:
             work(run)
         except ConfigError as error:
             return complain(error)
-        except (AddressError, JournalError, PromptError, SelectionError, TierError) as error:
+        except (AddressError, ImportError, JournalError, PromptError, SelectionError, TierError) as error:
             typer.echo(str(error), err=True)
             return USAGE
         except (EngineError, UnavailableError) as error:
@@ -60,9 +63,20 @@ def perform(command: str, common: Common, work: Callable[[Run], None]) -> int:
     report = run.report(command)
     typer.echo("\n".join(_lines(report)))
     if common.json_path:
-        common.json_path.parent.mkdir(parents=True, exist_ok=True)
         common.json_path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
     return report.exit_code
+
+
+def _unwritable(path: Path | None) -> str | None:
+    """Why no report can be written there: better known before hours of copying than after."""
+    if path is None:
+        return None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+    except OSError as error:
+        return f"--json {path}: {error.strerror}"
+    return None
 
 
 @contextmanager

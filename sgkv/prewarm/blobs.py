@@ -31,8 +31,8 @@ class Examined(NamedTuple):
     """GOOD, EXPIRED, UNKNOWN_FORMAT, CORRUPT or FOREIGN."""
 
     outcome: Outcome
-    expires_at: int = 0
-    """Unix seconds; 0 is never."""
+    header: Header | None = None
+    """What the blob says of itself; there where the outcome is GOOD."""
 
 
 def parse_key(key: str) -> BlobName | None:
@@ -57,9 +57,9 @@ def examine(name: BlobName, raw: memoryview, now: float) -> Examined:
     if header.codecs:
         return Examined(Outcome.UNKNOWN_FORMAT)
     if header.expired(now):
-        return Examined(Outcome.EXPIRED, header.expires_at)
+        return Examined(Outcome.EXPIRED, header)
     whole = _body_is_whole(header, raw[body:])
-    return Examined(Outcome.GOOD if whole else Outcome.CORRUPT, header.expires_at)
+    return Examined(Outcome.GOOD if whole else Outcome.CORRUPT, header)
 
 
 def _named(header: Header, name: BlobName) -> bool:

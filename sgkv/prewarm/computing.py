@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from sgkv.prewarm.amounts import total, within
 from sgkv.prewarm.engine import Answer, Engine, EngineFacts
@@ -42,7 +43,8 @@ def compute_prompts(
 ) -> None:
     """Send every prompt that `journal` does not have; `run` counts. The journal keeps what is done."""
     computer = Computer(engine, facts, journal, run, asking or Asking(priority=facts.lowest_priority))
-    todo = [prompt for prompt in prompts if computer.is_new(prompt)]
+    looked_through = takewhile(lambda _: not run.control.stopped, prompts)
+    todo = [prompt for prompt in looked_through if computer.is_new(prompt)]
     now = todo[: within(todo, max_bytes)]
     run.tally.add_all(Outcome.LEFT, total(todo).minus(total(now)))
     run.over("computing", now, lambda prompt: prompt.name, computer.compute)
@@ -99,11 +101,14 @@ class Computer:
             request = read_request(prompt)
         except (PromptError, OSError) as error:  # the file changed since it was looked through
             return Verdict(Outcome.REFUSED, str(error))
+        digest = self._digest(request)
+        if digest in self.journal:
+            return Verdict(Outcome.DONE_BEFORE, "it stands in the files twice")
         answer = self._ask(request)
         if answer.ok:
             self.tokens.add(answer)
             tokens = {"prompt_tokens": answer.prompt_tokens, "cached_tokens": answer.cached_tokens}
-            self.journal.add(self._digest(request), **tokens)
+            self.journal.add(digest, **tokens)
             return Verdict(Outcome.COMPUTED)
         if not answer.later:
             return Verdict(Outcome.REFUSED, answer.why)

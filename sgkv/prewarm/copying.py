@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sgkv.backends.base import Backend, BlobInfo, PutItem, Status
-from sgkv.prewarm.fetching import Fetched, Fetcher
+from sgkv.prewarm.fetching import Fetcher
 from sgkv.prewarm.outcomes import Ended, Outcome
 from sgkv.prewarm.pace import Control
 from sgkv.prewarm.planning import Limits, plan_copy
@@ -43,12 +43,11 @@ class Copier:
     def copy(self, blob: BlobInfo) -> Verdict:
         """Read, verify, publish."""
         fetched = self.fetcher.fetch(blob)
-        if fetched.outcome is not Outcome.GOOD:
+        if fetched.outcome is not Outcome.GOOD or fetched.header is None:
             return Verdict(fetched.outcome, fetched.why)
-        return self._publish(blob, fetched)
+        return self._publish(PutItem(blob.key, [fetched.raw], expires_at=fetched.header.expires_at))
 
-    def _publish(self, blob: BlobInfo, fetched: Fetched) -> Verdict:
-        item = PutItem(blob.key, [fetched.raw], expires_at=fetched.expires_at)
+    def _publish(self, item: PutItem) -> Verdict:
         status = Status.ERROR
         for _ in self.control.attempts():
             (status,) = self.target.put([item])

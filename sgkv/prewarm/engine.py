@@ -61,8 +61,11 @@ class Engine:
     """Speaks to one server. Any thread."""
 
     def __init__(self, url: str, *, api_key: str | None = None, timeout: float = 600.0) -> None:
-        """`timeout` is for one answer, in seconds. Raises AddressError."""
-        import httpx
+        """`timeout` is for one answer, in seconds. Raises AddressError, and ImportError without httpx."""
+        try:
+            import httpx
+        except ImportError as error:
+            raise ImportError("computing needs httpx: pip install 'sgkv[prewarm]'") from error
 
         self._errors: type[Exception] = httpx.HTTPError
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sgkv.backends.base import Backend, BlobInfo, GetItem, Part, Status
+from sgkv.chunk.header import Header
 from sgkv.prewarm.blobs import examine, parse_key
 from sgkv.prewarm.outcomes import BAD, Outcome
 from sgkv.prewarm.pace import Control
@@ -22,7 +23,7 @@ class Fetched(NamedTuple):
 
     outcome: Outcome
     raw: memoryview = memoryview(b"")
-    expires_at: int = 0
+    header: Header | None = None
     why: str = ""
 
 
@@ -57,7 +58,7 @@ class Fetcher:
                 found = Fetched(Outcome.CORRUPT, why="shorter than it was listed")
             elif status is Status.OK:
                 examined = examine(name, raw, self.clock())
-                found = Fetched(examined.outcome, raw, examined.expires_at)
+                found = Fetched(examined.outcome, raw, examined.header)
             else:
                 continue
             if found.outcome not in BAD or (seen and seen.outcome is found.outcome):

@@ -149,6 +149,20 @@ class TestBadUsage:
         assert done.exit_code == 2
         assert "--from and --to" in done.output
 
+    def test_a_report_that_cannot_be_written(self, config, tmp_path):
+        filled(tmp_path / "far", 1)
+        (tmp_path / "file").write_text("")
+        done = prewarm("pull", "--config", config, "--json", tmp_path / "file" / "report.json")
+        assert done.exit_code == 2
+        assert stored(tmp_path / "near") == set()
+
+    def test_a_library_that_is_missing(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "httpx", None)
+        (tmp_path / "p.txt").write_text("a")
+        done = prewarm("compute", tmp_path / "p.txt")
+        assert done.exit_code == 2
+        assert "sgkv[prewarm]" in done.output
+
     def test_a_key_file_of_something_else(self, config, tmp_path):
         (tmp_path / "keys").write_text("../../etc/passwd\n")
         done = prewarm("pull", "--config", config, "--keys", tmp_path / "keys")

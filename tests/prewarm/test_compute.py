@@ -146,6 +146,11 @@ class TestResuming:
         assert report.exit_code == 130
         assert counts(computed(server, folder)) == {"computed": 3, "done_before": 3}
 
+    def test_what_stands_in_the_file_twice_is_sent_once(self, server, folder):
+        (folder / "prompts.jsonl").write_text('{"prompt": "a"}\n' * 3)
+        assert counts(computed(server, folder, Run(workers=1))) == {"computed": 1, "done_before": 2}
+        assert len(server.posts) == 1
+
 
 class TestRefusals:
     @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
