@@ -18,12 +18,11 @@ def after(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
 
 def cut_tail(buffers: Sequence[Buffer], most: int) -> tuple[list[Buffer], list[Buffer]]:
     """A chain cut in two: everything but its last `most` bytes, and these."""
-    bulk = max(0, sum(map(len, buffers)) - most)
+    left = bulk = max(0, sum(map(len, buffers)) - most)
     head: list[Buffer] = []
     for buffer in buffers:
-        piece = buffer[:bulk]
-        if not len(piece):
+        if not left:
             break
-        head.append(piece)
-        bulk -= len(piece)
-    return head, after(buffers, sum(map(len, head)))
+        head.append(buffer[:left])
+        left -= len(head[-1])
+    return head, after(buffers, bulk)
