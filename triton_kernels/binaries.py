@@ -37,7 +37,7 @@ class Access(NamedTuple):
     """One instruction that reads or writes global memory."""
 
     bits: int
-    index: bool
+    lookup: bool
     """It looks up a slot or an address."""
 
 
@@ -56,7 +56,7 @@ class Figures:
     @property
     def data(self) -> tuple[Access, ...]:
         """Accesses to the pool and to the chunk: all but those that look up slots and addresses."""
-        return tuple(access for access in self.accesses if not access.index)
+        return tuple(access for access in self.accesses if not access.lookup)
 
     @property
     def wide_share(self) -> float:
@@ -64,29 +64,34 @@ class Figures:
         return sum(access.bits == _WIDE for access in self.data) / len(self.data)
 
 
-def figures_of(
+def compiled(
     kernel: Any,
     target: str,
     pointers: Mapping[str, str],
     constants: Mapping[str, Any],
     options: dict[str, Any],
-) -> Figures:
-    """Compile `kernel` for one of `TARGETS`.
+) -> Mapping[str, Any]:
+    """The forms of `kernel` on its way to one of `TARGETS`: ``ptx``, ``cubin``, or ``amdgcn``, ``hsaco`` ...
 
     `pointers` are its pointer arguments with Triton's names of their types, each taken to be divisible by
     16; `constants` its compile-time arguments; every other argument is a 32-bit integer. Raises what the
     compiler raises.
     """
     names = kernel.arg_names
-    types = {name: "i32" for name in names} | dict(pointers) | dict.fromkeys(constants, "constexpr")
+    types = dict.fromkeys(names, "i32") | dict(pointers) | dict.fromkeys(constants, "constexpr")
     source = ASTSource(
         fn=kernel,
         signature={name: types[name] for name in names},
         constexprs=dict(constants),
         attrs={(names.index(name),): [["tt.divisibility", 16]] for name in pointers},
     )
-    compiled = triton.compile(source, target=TARGETS[target], options=options)
-    return _nvidia(compiled.asm["cubin"]) if "cubin" in compiled.asm else _amd(compiled.asm["amdgcn"])
+    forms: Mapping[str, Any] = triton.compile(source, target=TARGETS[target], options=options).asm
+    return forms
+
+
+def figures_of(forms: Mapping[str, Any]) -> Figures:
+    """What the binary among the forms of a compiled kernel says."""
+    return _nvidia(forms["cubin"]) if "cubin" in forms else _amd(forms["amdgcn"])
 
 
 def _nvidia(cubin: bytes) -> Figures:

@@ -13,21 +13,17 @@ import triton.language as tl
 
 from sgkv.triton_kernels.geometry import ChunkGeometry
 from sgkv.triton_kernels.kernels.copying import copy_rows_kernel
+from sgkv.triton_kernels.launching import LANES, OPTIONS, programs_for, tile
 from sgkv.triton_kernels.pool import Plane
 from sgkv.triton_kernels.transfer import Transfer, runs
 
 _WORDS = {8: (torch.int64, tl.int64), 4: (torch.int32, tl.int32), 2: (torch.int16, tl.int16)}
 _BYTE = (torch.uint8, tl.uint8)
-_TILE_WORDS = 1024
-"""Words of a tile: 8 a thread with four warps. Twice as many take more than 64 registers."""
+_WORDS_A_THREAD = 8
+"""With twice as many in flight a thread takes more than 64 registers."""
 _MAX_STEP = 256
 _MAX_UNROLLED = 32
 """Columns are tiled exactly unless that unrolls into more steps than this."""
-OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
-"""How every kernel here is compiled. A fused multiply-add would round otherwise than torch does."""
-PROGRAMS_A_PROCESSOR = 8
-"""Programs a multiprocessor where the caller sets no limit: enough bytes in flight to fill its memory's
-bandwidth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +36,10 @@ class CopyPlan:
     """The kernel's compile-time arguments but for `to_pool`."""
 
     @classmethod
-    def of(cls, geometry: ChunkGeometry, planes: range, plane: Plane, alignment: int) -> CopyPlan:
-        """`plane` stands for all of `planes`; `alignment` is of every address, row and page in bytes."""
+    def of(cls, geometry: ChunkGeometry, planes: range, plane: Plane, alignment: int, lanes: int) -> CopyPlan:
+        """`plane` stands for all of `planes`; `alignment` is of every address, row and page in bytes;
+        `lanes` are the threads of a warp.
+        """
         size = min(alignment, 8)
         row = plane.row_bytes // size
         step = _step(row)
@@ -54,7 +52,7 @@ class CopyPlan:
             "plane_words": geometry.plane_bytes[planes.start] // size,
             "word": _WORDS.get(size, _BYTE)[1],
             "alignment": alignment,
-            "block_tokens": max(1, _TILE_WORDS // max(step, 16)),
+            "block_tokens": max(1, tile(lanes, _WORDS_A_THREAD) // max(step, 16)),
             "step": step,
         }
         return cls(planes, size, constants)
@@ -77,15 +75,7 @@ def plans(transfer: Transfer) -> Iterator[CopyPlan]:
         plane = planes[run.start]
         addresses = [planes[at].alignment for at in run]
         packed = [*(geometry.starts[at] for at in run), geometry.page_bytes, transfer.chunk.data_ptr()]
-        yield CopyPlan.of(geometry, run, plane, gcd(*addresses, *packed))
-
-
-def programs_for(device: torch.device, items: int, limit: int | None) -> int:
-    """Size of the grid: one program an item, but not more than `limit` or than the device has use for."""
-    if limit is None and device.type == "cuda":
-        processors = torch.cuda.get_device_properties(device).multi_processor_count
-        limit = processors * PROGRAMS_A_PROCESSOR
-    return items if limit is None else max(1, min(items, limit))
+        yield CopyPlan.of(geometry, run, plane, gcd(*addresses, *packed), LANES)
 
 
 def _copy(transfer: Transfer, limit: int | None, *, to_pool: bool) -> None:

@@ -9,8 +9,11 @@ import os
 
 import torch
 
-from sgkv.triton_kernels import reference
+from sgkv.triton_kernels import quantized_reference, reference, rotation_reference
+from sgkv.triton_kernels.formats import Format, quantized_geometry
 from sgkv.triton_kernels.packing import chunk_geometry
+from sgkv.triton_kernels.pool import PagedPool
+from sgkv.triton_kernels.rotation import Rotation, Turn
 from sgkv.triton_kernels.transfer import Transfer
 from tests.kernels.pools import Shape, contents, same
 
@@ -63,3 +66,52 @@ def bad_slots_are_counted(shape: Shape, bad: list[int]) -> None:
 
 def _transfer(shape: Shape, pool, slots, chunk) -> Transfer:
     return Transfer.checked(pool, slots, chunk, chunk_geometry(pool, shape.page_size), shape.picked)
+
+
+def quantizing_equals_reference(shape: Shape, code: Format, programs: int | None, magnitude: float) -> None:
+    """Same codes and scales in the chunk, and from them the same numbers in a pool."""
+    from sgkv.triton_kernels import quantizing
+
+    pool, slots = shape.pool(1, magnitude), shape.some_slots(2)
+    geometry = quantized_geometry(pool, shape.page_size)
+    expected = torch.full((geometry.chunk_bytes(shape.tokens),), 0xA5, dtype=torch.uint8)
+    packed = expected.clone()
+    quantized_reference.pack(Transfer.checked(pool, slots, expected, geometry, shape.picked), code)
+    quantizing.pack(Transfer.checked(pool, slots, packed, geometry, shape.picked), code, programs=programs)
+    assert torch.equal(packed, expected)
+    filled, wanted = shape.pool(3), shape.pool(3)
+    quantized_reference.unpack(Transfer.checked(wanted, slots, packed, geometry, shape.picked), code)
+    quantizing.unpack(
+        Transfer.checked(filled, slots, packed, geometry, shape.picked), code, programs=programs
+    )
+    assert same(contents(filled), contents(wanted))
+
+
+def quantizing_numbers_equals_reference(numbers: list[float], code: Format) -> None:
+    """The same for chosen numbers, as the elements of one head."""
+    from sgkv.triton_kernels import quantizing
+
+    pool = PagedPool([torch.tensor([numbers], dtype=torch.float32)])
+    slots, geometry = torch.zeros(1, dtype=torch.int64), quantized_geometry(pool, 1)
+    expected, packed = torch.zeros(2, geometry.page_bytes, dtype=torch.uint8)
+    quantized_reference.pack(Transfer.checked(pool, slots, expected, geometry, None), code)
+    quantizing.pack(Transfer.checked(pool, slots, packed, geometry, None), code)
+    assert packed.tolist() == expected.tolist()
+    decoded = PagedPool([torch.zeros(1, len(numbers))])
+    quantizing.unpack(Transfer.checked(decoded, slots, packed, geometry, None), code)
+    quantized_reference.unpack(Transfer.checked(pool, slots, packed, geometry, None), code)
+    assert same(contents(decoded), contents(pool))
+
+
+def rotating_equals_reference(
+    shape: Shape, pairs: int, first: int, interleaved: bool, programs: int | None
+) -> None:
+    """Same keys, every other byte of the pool untouched."""
+    from sgkv.triton_kernels import rotating
+
+    turned, expected, slots = shape.pool(1), shape.pool(1), shape.some_slots(2)
+    frequencies = 10000.0 ** -(torch.arange(pairs) / pairs)
+    rotation = Rotation.by(1234, frequencies, first=first, interleaved=interleaved)
+    rotation_reference.rotate(Turn(expected, slots, rotation, shape.picked))
+    rotating.rotate(Turn(turned, slots, rotation, shape.picked), programs=programs)
+    assert same(contents(turned), contents(expected))

@@ -9,8 +9,6 @@ import torch
 from sgkv.triton_kernels.packing import chunk_geometry
 from sgkv.triton_kernels.pool import PagedPool
 
-_ITEMS = {torch.bfloat16: 2, torch.float16: 2, torch.float32: 4, torch.uint8: 1}
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -37,10 +35,11 @@ class Shape:
     def slots(self) -> int:
         return self.tokens + 7
 
-    def pool(self, seed: int) -> PagedPool:
-        """Tensors of random bytes; of random numbers where a dtype has bytes that are none."""
+    def pool(self, seed: int, magnitude: float = 3.0) -> PagedPool:
+        """Tensors of normally distributed numbers times `magnitude`, or of random bytes for uint8."""
         random = torch.Generator().manual_seed(self.seed * 1000 + seed)
-        return PagedPool(*([self._layer(dim, random) for _ in range(self.layers)] for dim in self.dims))
+        planes = ([self._layer(dim, random, magnitude) for _ in range(self.layers)] for dim in self.dims)
+        return PagedPool(*planes)
 
     def some_slots(self, seed: int) -> torch.Tensor:
         random = torch.Generator().manual_seed(self.seed * 1000 + seed)
@@ -50,9 +49,9 @@ class Shape:
         size = chunk_geometry(pool, self.page_size).chunk_bytes(self.tokens)
         return torch.full((size,), fill, dtype=torch.uint8)
 
-    def _layer(self, dim: int, random: torch.Generator) -> torch.Tensor:
+    def _layer(self, dim: int, random: torch.Generator, magnitude: float) -> torch.Tensor:
         row = self.heads * dim
-        numbers = torch.randn(self.slots, row + self.gap, generator=random) * 3
+        numbers = torch.randn(self.slots, row + self.gap, generator=random) * magnitude
         if self.dtype is torch.uint8:
             numbers = torch.randint(0, 256, numbers.shape, generator=random)
         wide = numbers.to(self.dtype)

@@ -1,1 +1,4 @@
 """The Triton kernels themselves; the modules beside this folder check arguments and launch them."""
+
+RUNTIME = ["tokens", "slot_count", "first_layer", "layers", "table_start", "table_layers", "items"]
+"""Arguments that differ from call to call: kernels are not compiled anew for values such as 1 or 16."""

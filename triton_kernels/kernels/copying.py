@@ -5,18 +5,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from sgkv.triton_kernels.kernels import RUNTIME
 
-@triton.jit(
-    do_not_specialize=[
-        "tokens",
-        "slot_count",
-        "first_layer",
-        "layers",
-        "table_start",
-        "table_layers",
-        "items",
-    ]
-)
+
+@triton.jit(do_not_specialize=RUNTIME)
 def copy_rows_kernel(
     addresses: tl.tensor,
     slots: tl.tensor,
