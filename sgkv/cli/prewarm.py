@@ -15,6 +15,9 @@ prewarm_app = typer.Typer(
     help="Fill a store before traffic: compute prompts, copy between tiers, verify.", no_args_is_help=True
 )
 
+_TRIES_A_PROMPT = 12
+"""Three minutes' worth: a server that is busy says no for longer than a tier that stumbles."""
+
 
 def _size(text: str) -> int:
     from sgkv.config.units import parse_size
@@ -103,7 +106,9 @@ def compute(
     from sgkv.cli.prewarm_runs import ComputeOptions, run_compute
     from sgkv.cli.prewarm_shell import Common
 
-    common = Common(workers, patience, bandwidth, dry_run=dry_run, json_path=json, quiet=quiet)
+    common = Common(
+        workers, patience, bandwidth, dry_run=dry_run, json_path=json, quiet=quiet, attempts=_TRIES_A_PROMPT
+    )
     options = ComputeOptions(
         files, url, model, priority, lines, api_key, wait_stored, max_bytes, state, fresh
     )

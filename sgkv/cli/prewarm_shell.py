@@ -38,12 +38,16 @@ class Common:
     dry_run: bool
     json_path: Path | None
     quiet: bool
+    attempts: int = 6
+    """Tries an item."""
 
 
 def perform(command: str, common: Common, work: Callable[[Run], None]) -> int:
     """Run `work`, print and write its report. Returns the exit code."""
     control = Control(
-        bandwidth=Bandwidth(common.bandwidth) if common.bandwidth else None, patience=common.patience
+        bandwidth=Bandwidth(common.bandwidth) if common.bandwidth else None,
+        patience=common.patience,
+        attempts=common.attempts,
     )
     if (reason := _unwritable(common.json_path)) is not None:
         typer.echo(reason, err=True)

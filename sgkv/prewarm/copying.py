@@ -26,8 +26,7 @@ def copy_blobs(source: Backend, target: Backend, selection: Selection, limits: L
     plan = plan_copy(source, target, selection, limits, run.control)
     run.tally.add_all(Outcome.PRESENT, plan.present)
     run.tally.add_all(Outcome.LEFT, plan.left)
-    namespaces = {name: amount._asdict() for name, amount in plan.namespaces.items()}
-    run.copies.append({"from": source.name, "to": target.name, "namespaces": namespaces})
+    run.note_copy(source.name, target.name, plan.namespaces)
     copier = Copier(Fetcher(source, run.control, Buffers()), target, run.control)
     run.over("copying", plan.todo, lambda blob: blob.key, copier.copy)
 

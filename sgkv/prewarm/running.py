@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from sgkv.backends.workers import WorkerPool, spread
-from sgkv.prewarm.amounts import Item, total
+from sgkv.prewarm.amounts import Amount, Item, total
 from sgkv.prewarm.outcomes import Ended, Outcome, Report, Tally
 from sgkv.prewarm.pace import Control
 from sgkv.prewarm.progress import Listener, Silent
@@ -70,6 +70,11 @@ class Run:
             spread(pool, len(items), one, self.workers - 1)
         finally:
             pool.close(_JOIN_SECONDS)
+
+    def note_copy(self, source: str, target: str, namespaces: Mapping[str, Amount]) -> None:
+        """For the report: what was selected, from where to where."""
+        shown = {name: amount._asdict() for name, amount in namespaces.items()}
+        self.copies.append({"from": source, "to": target, "namespaces": shown})
 
     def report(self, command: str) -> Report:
         """What has happened so far."""

@@ -47,18 +47,21 @@ def read_keys(path: Path) -> frozenset[str]:
 
 
 def listed(source: Backend, selection: Selection, stopped: Callable[[], bool]) -> list[BlobInfo]:
-    """The selected blobs, least recently used first; what is no blob of ours is passed over.
+    """The selected blobs, by the minute of their last use; what is no blob of ours is passed over.
+
+    Within a minute the last comes first: a sequence is written and read from its head, without which
+    the rest is of no use. So what is cut off at the front, or evicted first, is more tail than head.
 
     About 300 bytes of memory a blob. Ends early, and is of no use then, once `stopped` says so.
     Raises UnavailableError where the tier cannot be listed.
     """
     matching = takewhile(lambda _: not stopped(), _matching(source, selection))
-    blobs = sorted(matching, key=lambda blob: (blob.modified, blob.key))
+    blobs = sorted(matching, key=_age)
     return blobs if selection.hottest_bytes is None else hottest(blobs, selection.hottest_bytes)
 
 
 def hottest(blobs: list[BlobInfo], limit: int, unit: int = 1) -> list[BlobInfo]:
-    """The end of a list that is sorted by use, of at most `limit` bytes in all.
+    """The end of a list as `listed` sorts it, of at most `limit` bytes in all.
 
     Sizes count in whole units of `unit` bytes.
     """
@@ -76,6 +79,10 @@ def prefixes(selection: Selection) -> list[str]:
         of_keys = {key.partition("/")[0] for key in selection.keys}
         named = named & of_keys if named else of_keys
     return sorted(f"{name}/" for name in named) if named or selection.keys is not None else [""]
+
+
+def _age(blob: BlobInfo) -> tuple[float, float, str]:
+    return blob.modified // 60, -blob.modified, blob.key
 
 
 def everything_in(tier: Backend, selection: Selection) -> Iterator[BlobInfo]:

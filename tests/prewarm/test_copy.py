@@ -174,7 +174,7 @@ class TestSelection:
 
     def test_the_hottest(self, far, near, tmp_path):
         for number, key in enumerate(fill(far, 6)):
-            set_used(tmp_path / "far", key, 1000 + number)
+            set_used(tmp_path / "far", key, 6000 + 60 * number)
         copied(far, near, Selection(hottest_bytes=2 * SIZE + 1))
         assert set(contents(near)) == {key_of(4), key_of(5)}
 
@@ -195,15 +195,22 @@ class TestLimits:
     def test_the_order(self, far, near, tmp_path, hottest_first):
         keys = fill(far, 5)
         for number, key in enumerate(keys):
-            set_used(tmp_path / "far", key, 1000 + number)
+            set_used(tmp_path / "far", key, 6000 + 60 * number)
         source = Reads(far)
         copied(source, near, limits=Limits(hottest_first=hottest_first), workers=1)
         assert source.keys == (keys[::-1] if hottest_first else keys)
 
+    def test_within_a_minute_the_head_of_a_sequence_goes_with_what_is_kept(self, far, near, tmp_path):
+        """A sequence is written and read from its head, so that this has the earliest time."""
+        for number, key in enumerate(fill(far, 5)):
+            set_used(tmp_path / "far", key, 6000 + number)
+        copied(far, near, Selection(hottest_bytes=2 * SIZE))
+        assert set(contents(near)) == {key_of(0), key_of(1)}
+
     def test_no_more_than_the_target_holds(self, far, tmp_path):
         """Of what would not stay anyway nothing is copied: the hottest are, and all of them stay."""
         for number, key in enumerate(fill(far, 12)):
-            set_used(tmp_path / "far", key, 1000 + number)
+            set_used(tmp_path / "far", key, 6000 + 60 * number)
         small = disk(tmp_path / "small", capacity=8 * SIZE)
         report = copied(far, small)
         assert counts(report) == {"copied": 7, "left": 5}
