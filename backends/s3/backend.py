@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,16 +13,19 @@ from sgkv.backends.gate import Gate
 from sgkv.backends.keygroups import require_folder_prefix
 from sgkv.backends.s3.address import locate
 from sgkv.backends.s3.client import open_client, open_session, region_of
+from sgkv.backends.s3.examination import Examination, Report
 from sgkv.backends.s3.faults import FaultLog
 from sgkv.backends.s3.known import KnownKeys
 from sgkv.backends.s3.listing import DELETE_BATCH, Listing
-from sgkv.backends.s3.objects import Objects
+from sgkv.backends.s3.objects import Objects, encryption_headers
 from sgkv.backends.s3.opening import open_plane
 from sgkv.backends.s3.options import S3Options
 from sgkv.backends.s3.reading import Batch
 from sgkv.backends.s3.survey import Survey
 from sgkv.backends.s3.writing import Writer
-from sgkv.backends.workers import WorkerPool, spread, spread_until
+from sgkv.backends.workers import WorkerPool, in_background, spread, spread_until
+
+log = logging.getLogger(__name__)
 
 _BACKLOG = 4
 """Waiting tasks a thread; past it a batch with a deadline is refused instead of queued."""
@@ -74,6 +78,8 @@ class S3Backend(Backend):
         )
         control = open_client(session, options, attempts=_CONTROL_ATTEMPTS, connections=options.concurrency)
         plane = open_plane(session, options, address, control)
+        self._plane = plane
+        self._address = address
         self._objects = Objects(plane, options, self._known, self._faults, directory=address.directory)
         self._writer = Writer(self._objects, self._known)
         self._listing = Listing(control, options.bucket, options.prefix, directory=address.directory)
@@ -89,6 +95,9 @@ class S3Backend(Backend):
             ttl=ttl,
             most=options.known_keys,
         )
+        self._examiner = self._workers("examine", 1)
+        if options.examine:
+            in_background(self._examiner, self._introduce)
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
         return self.probe(keys)[0]
@@ -179,6 +188,18 @@ class S3Backend(Backend):
         """List, and sweep, now; False where that is not done within `timeout` seconds."""
         return self._survey.again(timeout)
 
+    def examine(self) -> Report:
+        """Find out by trying what the bucket can do; a few round trips. Never raises."""
+        options, directory = self._options, self._address.directory
+        sessions = directory and options.session_auth
+        return Examination(
+            self._plane,
+            self._listing,
+            options.prefix,
+            {} if directory else encryption_headers(options),
+            "by session" if sessions else "by signature",
+        ).run()
+
     def stats(self) -> BackendStats:
         """Counters are requests by kind, bytes moved, retries, and errors by kind."""
         bounds = self._probers.bounds("probe") | self._readers.bounds("read")
@@ -192,10 +213,19 @@ class S3Backend(Backend):
         ends = time.monotonic() + _DRAIN_SECONDS
         self._gate.close(_DRAIN_SECONDS)
         self._objects.close()
-        for pool in (self._probers, self._readers, self._writers):
+        for pool in (self._examiner, self._probers, self._readers, self._writers):
             pool.close(max(0.0, ends - time.monotonic()))
         self._survey.close(max(0.0, ends - time.monotonic()))
         self._listing.close()
+
+    def _introduce(self) -> None:
+        """Say what the bucket can do, and do without what it cannot."""
+        report = self.examine()
+        if self._gate.closed:
+            return
+        log.log(logging.INFO if report.usable else logging.WARNING, "%s: %s", self.name, report)
+        if report.usable and not report.able("conditional writes"):
+            self._objects.conditional = False
 
     def _workers(self, what: str, threads: int) -> WorkerPool:
         return WorkerPool(threads, f"sgkv-{self.name}-{what}", backlog=_BACKLOG * threads)

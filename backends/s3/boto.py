@@ -26,6 +26,7 @@ _PIECE = 1 << 20
 _REJECTED = (400, 401, 403)
 _ARGUMENTS = {
     "If-None-Match": "IfNoneMatch",
+    "x-amz-checksum-crc32": "ChecksumCRC32",
     "x-amz-server-side-encryption": "ServerSideEncryption",
     "x-amz-server-side-encryption-aws-kms-key-id": "SSEKMSKeyId",
 }

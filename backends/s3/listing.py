@@ -9,6 +9,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sgkv.backends.base import BlobInfo
 
+PLACE = ".probe/"
+"""Where an examination makes its objects, below the prefix; no listing of blobs shows them."""
+
 DELETE_BATCH = 1000
 """Keys a DeleteObjects request takes ("DeleteObjects", S3 API)."""
 
@@ -28,6 +31,14 @@ class Listing:
 
         Raises ConnectionError where a page cannot be had: a part must not pass for the whole.
         """
+        for page in self._pages(prefix):
+            yield [info for info in page if not info.key.startswith(PLACE)]
+
+    def holds(self, key: str) -> bool:
+        """Whether a listing shows this object, which is one of an examination's. Raises ConnectionError."""
+        return any(info.key == key for page in self._pages(PLACE) for info in page)
+
+    def _pages(self, prefix: str) -> Iterator[list[BlobInfo]]:
         wanted = self._prefix + prefix
         if self._directory:  # these want whole folders
             wanted = wanted[: wanted.rfind("/") + 1]

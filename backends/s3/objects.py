@@ -26,7 +26,8 @@ class Objects:
         self._faults = faults
         self._attempts = Attempts(options.attempts, faults)
         self.conditional = options.conditional
-        self._headers = {} if directory else _encryption(options)
+        """Whether to create with ``If-None-Match: *``; may be changed at any time."""
+        self._headers = {} if directory else encryption_headers(options)
 
     def head(self, key: str, deadline: Deadline | None) -> Status:
         """OK or ABSENT, or why it is not known."""
@@ -89,7 +90,8 @@ class Objects:
         return Status.ERROR
 
 
-def _encryption(options: S3Options) -> dict[str, str]:
+def encryption_headers(options: S3Options) -> dict[str, str]:
+    """What asks for encryption at each write. Directory buckets refuse it."""
     if options.encryption is None:
         return {}
     headers: dict[str, str] = {"x-amz-server-side-encryption": options.encryption}

@@ -34,6 +34,8 @@ class S3Options:
     kms_key: str | None = None
     conditional: bool = True
     """Create with ``If-None-Match: *``. A server that ignores it lets the last of two writers win."""
+    examine: bool = False
+    """Find out at start what the bucket can do, with one small object below the prefix, and say so."""
     concurrency: int = 16
     """Requests at once that move bytes, for reads and for writes."""
     probes: int = 32

@@ -11,6 +11,7 @@ import typer
 
 from sgkv import __version__
 from sgkv.cli.prewarm import prewarm_app
+from sgkv.cli.s3 import s3_app
 
 app = typer.Typer(
     name="sgkv",
@@ -22,6 +23,7 @@ app = typer.Typer(
 config_app = typer.Typer(help="Show or check a configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(prewarm_app, name="prewarm")
+app.add_typer(s3_app, name="s3")
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="YAML, TOML or JSON; default: $SGKV_CONFIG.")

@@ -79,6 +79,7 @@ class Tier(Section):
     """What every tier has. `speed` orders the kinds: a tier may only follow one that is as fast."""
 
     speed: ClassVar[int]
+    usual_inflight: ClassVar[int] = 8
     type: str
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")
     """Unique; the label in metrics."""
@@ -86,7 +87,7 @@ class Tier(Section):
     deadlines: DeadlineConfig = DeadlineConfig()
     breaker: BreakerConfig = BreakerConfig()
     max_inflight: int | None = Field(None, ge=1, le=1024)
-    """Calls under way at once, each a thread; past it the answer is a timeout. Null is right for the kind."""
+    """Calls under way at once, each a thread; past it the answer is a timeout. Null is `usual_inflight`."""
     simulate: SimulateConfig | None = None
     faults: FaultConfig | None = None
 
@@ -163,6 +164,7 @@ class S3Tier(Tier):
     """A bucket of S3 or of what speaks its protocol. Capacity: bytes; auto is no limit of ours."""
 
     speed: ClassVar[int] = 3
+    usual_inflight: ClassVar[int] = 16  # far calls take longer
     type: Literal["s3"]
     name: str = Field("s3", pattern=r"^[a-z][a-z0-9_-]{0,31}$")
     bucket: str = Field(min_length=3, max_length=63, pattern=r"^[a-z0-9][a-z0-9.-]*$")
@@ -185,6 +187,8 @@ class S3Tier(Tier):
     plane: Literal["thin", "boto3"] = "thin"
     encryption: Literal["AES256", "aws:kms"] | None = None
     kms_key: str | None = Field(None, min_length=1)
+    examine: bool = True
+    """Find out at start what the bucket can do, and log it."""
     concurrency: int = Field(16, ge=1, le=256)
     probes: int = Field(32, ge=1, le=256)
     connect_timeout: Positive = 1.0

@@ -22,6 +22,7 @@ def s3_options(tier: S3Tier) -> S3Options:
         plane=tier.plane,
         encryption=tier.encryption,
         kms_key=tier.kms_key,
+        examine=tier.examine,
         concurrency=tier.concurrency,
         probes=tier.probes,
         connect_timeout=tier.connect_timeout,
