@@ -25,9 +25,9 @@ class Admin:
             raise ValueError(f"{url!r} is not the address of an HTTP server")
         self.url = url
 
-    def ready(self) -> bool:
-        """Whether the master serves. Raises OSError where it does not answer."""
-        return bool(json.loads(self._read("/health")).get("service_ready"))
+    def ready(self, timeout: float = _SECONDS) -> bool:
+        """Whether the master serves. Raises OSError where it does not answer in `timeout` seconds."""
+        return bool(json.loads(self._read("/health", timeout)).get("service_ready"))
 
     def segments(self) -> list[dict[str, Any]]:
         """Memory that nodes give to the pool: `segment_name`, `size_bytes`, `protocol`, `status`, ..."""
@@ -59,7 +59,7 @@ class Admin:
             if replicas:
                 yield BlobInfo(key, replicas[0]["size_"], 0.0)
 
-    def _read(self, path: str) -> str:
-        with urllib.request.urlopen(self.url + path, timeout=_SECONDS) as answer:  # noqa: S310 - checked above
+    def _read(self, path: str, timeout: float = _SECONDS) -> str:
+        with urllib.request.urlopen(self.url + path, timeout=timeout) as answer:  # noqa: S310 - checked above
             text: str = answer.read().decode()
         return text

@@ -82,7 +82,7 @@ class MooncakeBackend(Backend):
         self._lock = threading.Lock()
         self._counters: Counter[str] = Counter(unreachable_blobs=0, full=0)
         if not self._client.connect(options.connect_wait):
-            log.warning("%s: not connected to %s yet", name, options.master)
+            log.warning("%s: goes on without %s until that answers", name, options.master)
 
     @property
     def connected(self) -> bool:

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from sgkv.backends.base import Buffer, Status
 from sgkv.backends.gate import Gate
+from sgkv.backends.mooncake.forks import spare_children
 from sgkv.backends.mooncake.immortal import keep_forever
 from sgkv.backends.mooncake.library import NativeStore, load, placement, set_up
 from sgkv.backends.mooncake.options import MooncakeOptions
+from sgkv.backends.mooncake.reachable import why_not_reachable
 from sgkv.backends.mooncake.regions import Region, Regions
 from sgkv.backends.workers import WorkerPool
 
@@ -55,6 +57,7 @@ class Client:
         """Raises LibraryMissingError. `clock` gives monotonic seconds, for the pauses between attempts."""
         self._options = options
         self._library = load(options)
+        spare_children()
         self._clock = clock
         self._pid = os.getpid()
         self._gate = Gate()
@@ -102,7 +105,7 @@ class Client:
 
     def register(self, view: Buffer) -> bool:
         """Make memory known to the transport, now or when connected; it stays mapped until `close`."""
-        if self.foreign or self._options.standalone:
+        if self.state is State.CLOSED or self._options.standalone:
             return False
         with self._registering:
             region = self._regions.add(view)
@@ -171,6 +174,10 @@ class Client:
                 self._state, self._connection = State.READY, connection
 
     def _open(self) -> Connection | None:
+        reason = why_not_reachable(self._options)
+        if reason is not None:
+            log.warning("mooncake: not connected: %s", reason)
+            return None
         store: NativeStore = self._library.MooncakeDistributedStore()
         code = set_up(store, self._options)
         if code:

@@ -24,7 +24,7 @@ _ADVICE = {
     "libcuda": (
         "this build needs NVIDIA's driver: without a GPU install mooncake-transfer-engine-non-cuda instead"
     ),
-    "libcudart": "this build is for another CUDA: sgkv's extras are mooncake, mooncake-cuda12 and mooncake-cuda13",
+    "libcudart": "this build is for another CUDA: choose between sgkv's extras mooncake-cuda12 and -cuda13",
 }
 
 

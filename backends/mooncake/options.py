@@ -49,6 +49,11 @@ class MooncakeOptions:
     """How long opening waits for the pool; later the connection is made in the background."""
 
     def __post_init__(self) -> None:
+        """Raises ValueError for what cannot work together."""
+        for address in filter(None, (self.master, self.standalone)):
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdecimal():
+                raise ValueError(f"{address!r} is not HOST:PORT")
         if self.staging_bytes < MIN_STAGING:
             raise ValueError(f"staging_bytes must be at least {MIN_STAGING}, got {self.staging_bytes}")
         if self.replicas < 1:

@@ -13,6 +13,7 @@ from sgkv.backends.base import Buffer, PutItem, Status
 from sgkv.backends.cpu.copying import copy
 from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.hooks import prepared
+from sgkv.backends.mooncake.adrift import Adrift
 from sgkv.backends.mooncake.claims import Claims
 from sgkv.backends.mooncake.client import Client, Connection
 from sgkv.backends.mooncake.codes import OK, settled, start_status
@@ -33,6 +34,7 @@ class Writer:
         self._staging = staging
         self._pool = pool
         self._claims = Claims()
+        self._adrift = Adrift()
 
     def put(self, items: Sequence[PutItem], deadline: Deadline) -> list[Status]:
         statuses = [Status.TIMEOUT] * len(items)
@@ -54,15 +56,33 @@ class Writer:
                 for at in group:
                     statuses[at] = self._client.why_not
                 return
-            keys, sizes = [native_key(items[at].key) for at in group], [items[at].size for at in group]
-            codes = connection.store.batch_put_session_start(keys, sizes, connection.placement)
-            for at, code in zip(group, codes, strict=True):
-                statuses[at] = start_status(code)
-            begun = {at: items[at] for at in group if statuses[at] is Status.OK}
+            begun: dict[int, PutItem] = {}
+            for at, status in self._begin(connection, items, group).items():
+                statuses[at] = Status.TIMEOUT if status is Status.OK else status
+                if status is Status.OK:
+                    begun[at] = items[at]
             if begun:
                 session = _Session(self._client, connection, self._staging, deadline)
-                for at, status in session.write(begun).items():
+                try:
+                    results = session.write(begun)
+                finally:
+                    self._adrift.add(items[at].key for at in session.adrift)
+                for at, status in results.items():
                     statuses[at] = status
+
+    def _begin(
+        self, connection: Connection, items: Sequence[PutItem], group: Sequence[int]
+    ) -> dict[int, Status]:
+        """Ask the pool for room; OK where there is some and the key is new."""
+        if old := self._adrift.settled():
+            connection.store.batch_put_session_revoke([native_key(key) for key in old])
+        new = [at for at in group if items[at].key not in self._adrift]
+        if not new:
+            return dict.fromkeys(group, Status.ERROR)
+        keys, sizes = [native_key(items[at].key) for at in new], [items[at].size for at in new]
+        codes = connection.store.batch_put_session_start(keys, sizes, connection.placement)
+        found = dict(zip(new, map(start_status, codes), strict=True))
+        return {at: found.get(at, Status.ERROR) for at in group}
 
 
 @dataclass(slots=True)
