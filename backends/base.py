@@ -137,6 +137,8 @@ class BackendStats:
     descriptors too."""
     counters: dict[str, int] = field(default_factory=dict)
     """Backend-specific monotonic counters, named like Prometheus metrics without prefix."""
+    states: dict[str, int] = field(default_factory=dict)
+    """Backend-specific gauges, such as the state of a breaker."""
 
 
 class Backend(ABC):
@@ -211,6 +213,13 @@ class Backend(ABC):
     @abstractmethod
     def close(self) -> None:
         """Drain, release, and refuse what comes later. Idempotent."""
+
+    def register_memory(self, view: Buffer) -> bool:
+        """Say that puts will come from this memory, which then stays mapped until `close`.
+
+        True where the backend can now take them without a copy.
+        """
+        return False
 
     def touch(self, keys: Sequence[str]) -> None:
         """Refresh the eviction order: the last of `keys` becomes the most recently used."""

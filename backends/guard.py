@@ -108,17 +108,19 @@ class Guarded(Wrapper):
         return self._ask("pin", lambda: self.inner.pin(keys, pinned), [False] * len(keys))
 
     def stats(self) -> BackendStats:
-        """Of `inner`, with counters `guard_*` and `breaker_opened`, and a gauge of each breaker's state."""
+        """Of `inner`, with counters `guard_*` and `breaker_opened`, and each breaker's state (`State`)."""
         stats = self.inner.stats()
         with self._lock:
             own = {f"guard_{name}": count for name, count in self._counters.items()}
-        own |= {
-            "breaker_opened": self._reading.opened + self._writing.opened,
-            "breaker_state": int(self._reading.state),
-            "write_breaker_state": int(self._writing.state),
-        }
+        own["breaker_opened"] = self._reading.opened + self._writing.opened
+        states = {"read_breaker": int(self._reading.state), "write_breaker": int(self._writing.state)}
         bounds = self._pool.bounds("guard") | {"guard_inflight": self._pool.busy}
-        return replace(stats, bounds=stats.bounds | bounds, counters=stats.counters | own)
+        return replace(
+            stats,
+            bounds=stats.bounds | bounds,
+            counters=stats.counters | own,
+            states=stats.states | states,
+        )
 
     def close(self) -> None:
         """Close `inner`; wait for it and for calls under way, two seconds in all."""

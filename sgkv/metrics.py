@@ -32,6 +32,7 @@ HELP = {
     "promoted_pages": "Pages copied into the cpu tier after a read from a slower one",
     "promotions_dropped": "Pages not promoted because the queue was full",
     "read_bytes": "Bytes of pages served",
+    "tier_events": "What happened in a tier, by name",
     "write_behind_dropped_pages": "Pages not written to the slower tiers: the queue or the cpu tier was full",
     "written_bytes": "Bytes that became new blobs",
 }
@@ -47,7 +48,7 @@ class Metrics:
         self._registry = registry
         self._lock = threading.Lock()
         self._counters: dict[str, Counter] = {}
-        self._evicted: dict[tuple[str, str], int] = {}
+        self._totals: dict[tuple[str, str], int] = {}
         self._items = Counter(
             "sgkv_tier_items", "Blobs handled, by outcome", ("tier", "op", "status"), registry=registry
         )
@@ -59,10 +60,11 @@ class Metrics:
             name: Gauge(f"sgkv_{name}", text, labels, registry=registry, multiprocess_mode="liveall")
             for name, text, labels in _GAUGES
         }
-        self._tier_gauges = {name: gauge for name, gauge in gauges.items() if name.startswith("tier_")}
+        self._tier_gauges = {fact: gauges[f"tier_{fact}"] for fact in _TIER_FACTS}
         self._queue_bytes = gauges["write_behind_bytes"]
         self._queue_items = gauges["write_behind_items"]
         self._bound_used, self._bound_limit = gauges["bound_used"], gauges["bound_limit"]
+        self._states = gauges["tier_state"]
 
     def observe(self, op: str, tier: str, seconds: float, statuses: Mapping[str, int], nbytes: int) -> None:
         """One batched call of a tier: how long it took, its items by status, the bytes it moved."""
@@ -82,10 +84,12 @@ class Metrics:
         self._queue_bytes.set(stats.write_behind_bytes)
         self._queue_items.set(stats.write_behind_queued)
         for tier, facts in stats.tiers.items():
-            for name, gauge in self._tier_gauges.items():
-                gauge.labels(tier).set(getattr(facts, name.removeprefix("tier_")))
-            self._count_evicted(tier, facts)
+            for fact, gauge in self._tier_gauges.items():
+                gauge.labels(tier).set(getattr(facts, fact))
+            self._count_events(tier, facts)
             self._set_bounds(tier, facts.bounds)
+            for name, state in facts.states.items():
+                self._states.labels(tier, name).set(state)
         self._set_bounds("", stats.bounds)
 
     def _set_bounds(self, tier: str, bounds: Mapping[str, Bound]) -> None:
@@ -93,15 +97,18 @@ class Metrics:
             self._bound_used.labels(tier, name).set(bound.used)
             self._bound_limit.labels(tier, name).set(bound.limit)
 
-    def _count_evicted(self, tier: str, facts: BackendStats) -> None:
-        """The backend reports totals; a counter takes what was added since the last snapshot."""
+    def _count_events(self, tier: str, facts: BackendStats) -> None:
         for name in ("evicted_blobs", "evicted_bytes"):
-            total = getattr(facts, name)
-            with self._lock:
-                added = total - self._evicted.get((tier, name), 0)
-                self._evicted[tier, name] = total
-            if added > 0:
-                self.count(f"tier_{name}", {"tier": tier}, added)
+            self.count(f"tier_{name}", {"tier": tier}, self._added(tier, name, getattr(facts, name)))
+        for name, total in facts.counters.items():
+            self.count("tier_events", {"tier": tier, "event": name}, self._added(tier, name, total))
+
+    def _added(self, tier: str, name: str, total: int) -> int:
+        """Since the last snapshot: a backend reports totals, and starts again when it is opened anew."""
+        with self._lock:
+            before = self._totals.get((tier, name), 0)
+            self._totals[tier, name] = total
+        return total - before if total >= before else total
 
     def _new_counter(self, name: str, labels: tuple[str, ...]) -> Counter:
         from prometheus_client import Counter
@@ -113,6 +120,7 @@ class Metrics:
             return self._counters[name]
 
 
+_TIER_FACTS = ("blobs", "used_bytes", "capacity_bytes", "pinned_bytes")
 _GAUGES = (
     ("tier_blobs", "Blobs in a tier", ("tier",)),
     ("tier_used_bytes", "Bytes that a tier holds", ("tier",)),
@@ -120,6 +128,7 @@ _GAUGES = (
     ("tier_pinned_bytes", "Bytes that eviction leaves alone", ("tier",)),
     ("write_behind_bytes", "Bytes on their way to the slower tiers", ()),
     ("write_behind_items", "Chunks and tails on their way to the slower tiers", ()),
+    ("tier_state", "State of a part of a tier, such as its breakers: 0 is well", ("tier", "part")),
     ("bound_used", "Threads, queued tasks and the like in use", ("tier", "resource")),
     ("bound_limit", "How many of them there may be", ("tier", "resource")),
 )

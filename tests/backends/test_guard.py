@@ -66,6 +66,10 @@ def counters(guarded: Guarded) -> dict[str, int]:
     return guarded.stats().counters
 
 
+def states(guarded: Guarded) -> dict[str, int]:
+    return guarded.stats().states
+
+
 def test_a_hung_get_is_a_timeout_and_its_buffer_the_callers_again(guarded: Guarded, faulty: Faulty) -> None:
     faulty.set_rules([FaultRule(Fault.HANG)])
     into = bytearray(5000)
@@ -168,11 +172,11 @@ def test_failures_open_the_breaker_and_a_trial_closes_it(
     faulty.set_rules([])
     assert get(guarded, KEY, 10) is Status.BREAKER_OPEN
     assert guarded.probe([KEY]) == ([False], Status.BREAKER_OPEN)
-    assert counters(guarded)["breaker_state"] == 2
+    assert states(guarded)["read_breaker"] == 2
     assert counters(guarded)["guard_refused"] == 2
     clock.now += 1.0
     assert get(guarded, KEY, 5000) == DATA
-    assert counters(guarded)["breaker_state"] == 0
+    assert states(guarded)["read_breaker"] == 0
 
 
 class Unanswered(Wrapper):
@@ -193,7 +197,7 @@ def test_data_conditions_are_no_failures(guarded: Guarded) -> None:
         assert get(guarded, key_of(9), 10) is Status.ABSENT
         assert get(guarded, KEY, 5001) is Status.SHORT
         assert put(guarded, key_of(2), bytes(2 << 20)) is Status.FULL
-    assert counters(guarded)["breaker_state"] == 0
+    assert states(guarded)["read_breaker"] == 0
 
 
 def test_one_bad_item_of_many_is_no_failure(guarded: Guarded, cpu: CpuBackend) -> None:
@@ -204,7 +208,7 @@ def test_one_bad_item_of_many_is_no_failure(guarded: Guarded, cpu: CpuBackend) -
         bad = PutItem(key_of(100), [memoryview(b"x")], prepare)
         good = [PutItem(key_of(200 + 10 * turn + n), [memoryview(b"x")]) for n in range(3)]
         assert guarded.put([bad, *good]) == [Status.ERROR, *[Status.OK] * 3]
-    assert counters(guarded)["breaker_state"] == 0
+    assert states(guarded)["read_breaker"] == 0
 
 
 def test_an_impatient_caller_proves_nothing(faulty: Faulty) -> None:
@@ -212,7 +216,7 @@ def test_an_impatient_caller_proves_nothing(faulty: Faulty) -> None:
     faulty.set_rules([FaultRule(Fault.HANG)])
     for _ in range(4):
         assert get(guarded, KEY, 10, Deadline(0.02)) is Status.TIMEOUT
-    assert counters(guarded)["breaker_state"] == 0
+    assert states(guarded)["read_breaker"] == 0
     faulty.release()
     guarded.close()
 
@@ -235,7 +239,7 @@ def test_a_backend_that_takes_nothing_any_more_can_still_be_read(
     with caplog.at_level(logging.WARNING):
         assert [put(guarded, key_of(2), b"x") for _ in range(4)] == [Status.ERROR] * 3 + [Status.BREAKER_OPEN]
     assert get(guarded, KEY, 5000) == DATA
-    assert (counters(guarded)["breaker_state"], counters(guarded)["write_breaker_state"]) == (0, 2)
+    assert (states(guarded)["read_breaker"], states(guarded)["write_breaker"]) == (0, 2)
     assert ["writes keep failing" in record.message for record in caplog.records] == [True]
 
 

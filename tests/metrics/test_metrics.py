@@ -76,6 +76,21 @@ def test_a_snapshot_sets_the_gauges(metrics: Metrics, registry: CollectorRegistr
     assert registry.get_sample_value("sgkv_bound_used", {"tier": "", "resource": "promotion_pages"}) == 30
 
 
+def test_what_a_tier_counts_and_how_its_breakers_stand(metrics: Metrics, registry: CollectorRegistry) -> None:
+    def seen(refused: int, state: int) -> tuple[float | None, float | None]:
+        facts = BackendStats(counters={"guard_refused": refused}, states={"read_breaker": state})
+        metrics.update(StoreStats({"disk": facts}, {}, 0, 0, {}))
+        return (
+            registry.get_sample_value("sgkv_tier_events_total", {"tier": "disk", "event": "guard_refused"}),
+            registry.get_sample_value("sgkv_tier_state", {"tier": "disk", "part": "read_breaker"}),
+        )
+
+    assert seen(0, 0) == (0, 0), "shown before anything happened, so that a rate can be told"
+    assert seen(5, 2) == (5, 2)
+    assert seen(7, 0) == (7, 0)
+    assert seen(1, 0) == (8, 0), "a tier that was opened anew counts from 0"
+
+
 def test_evictions_are_counted_once_however_often_the_store_is_asked(
     metrics: Metrics, registry: CollectorRegistry
 ) -> None:
