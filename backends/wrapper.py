@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sgkv.backends.base import Backend, BackendStats, BlobInfo, GetItem, PutItem, Status
+from sgkv.backends.base import Backend, BackendStats, BlobInfo, Buffer, GetItem, PutItem, Status
 from sgkv.backends.deadline import Deadline
 
 
@@ -42,6 +42,9 @@ class Wrapper(Backend):
 
     def close(self) -> None:
         self.inner.close()
+
+    def register_memory(self, view: Buffer) -> bool:
+        return self.inner.register_memory(view)
 
     def touch(self, keys: Sequence[str]) -> None:
         self.inner.touch(keys)

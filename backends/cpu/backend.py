@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from sgkv.backends.base import Backend, BackendStats, BlobInfo, Capabilities, GetItem, PutItem, Status
+from sgkv.backends.base import Backend, BackendStats, BlobInfo, Buffer, Capabilities, GetItem, PutItem, Status
 from sgkv.backends.cpu.arena import Arena
 from sgkv.backends.cpu.index import BlobIndex, Entry
 from sgkv.backends.cpu.leases import Lease, Reservation
@@ -151,6 +151,11 @@ class CpuBackend(Backend):
     def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
         with self._lock:
             return [not self._closed and self._index.pin(key, pinned) for key in keys]
+
+    @property
+    def memory(self) -> Buffer:
+        """The arena, which all blobs lie in."""
+        return self._arena.view
 
     def wait_prefaulted(self, timeout: float) -> bool:
         """Wait until all of the arena is resident; False after `timeout` seconds or if it cannot be."""

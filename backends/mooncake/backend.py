@@ -90,10 +90,7 @@ class MooncakeBackend(Backend):
         return self._client.state is State.READY
 
     def register_memory(self, view: Buffer) -> bool:
-        """Let puts from this memory go without a copy; it stays mapped until `close`.
-
-        False where the transport refuses, or another registered run overlaps: then they are copied.
-        """
+        """False where the transport refuses, or another registered run overlaps: then puts are copied."""
         return self._client.register(view)
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
@@ -181,6 +178,7 @@ class MooncakeBackend(Backend):
     def stats(self) -> BackendStats:
         with self._lock:
             counters = dict(self._counters)
+        counters["put_direct_bytes"], counters["put_copied_bytes"] = self._writer.moved
         counters["registered_bytes"] = self._client.registered_bytes
         counters["connected"] = int(self.connected)
         bounds = self._readers.bounds("read") | self._writers.bounds("write") | self._staging.bounds()

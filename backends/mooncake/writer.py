@@ -6,6 +6,7 @@ they please. Its sessions (`batch_put_session_*`) say so, and can be revoked.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -35,6 +36,14 @@ class Writer:
         self._pool = pool
         self._claims = Claims()
         self._adrift = Adrift()
+        self._lock = threading.Lock()
+        self._direct = self._copied = 0
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        """Bytes that went straight from registered memory, and bytes that were copied first."""
+        with self._lock:
+            return self._direct, self._copied
 
     def put(self, items: Sequence[PutItem], deadline: Deadline) -> list[Status]:
         statuses = [Status.TIMEOUT] * len(items)
@@ -67,6 +76,9 @@ class Writer:
                     results = session.write(begun)
                 finally:
                     self._adrift.add(items[at].key for at in session.adrift)
+                    with self._lock:
+                        self._direct += session.direct
+                        self._copied += session.copied
                 for at, status in results.items():
                     statuses[at] = status
 
@@ -105,6 +117,8 @@ class _Session:
     slot: Slot | None = None
     staged: int = 0
     """Bytes in the slot."""
+    direct: int = 0
+    copied: int = 0
 
     def write(self, items: dict[int, PutItem]) -> dict[int, Status]:
         self.items = items
@@ -130,9 +144,9 @@ class _Session:
         offset = 0
         for piece in _pieces(self.items[at].buffers):
             address = self.client.locate(piece)
-            if address is None:
-                address = self._stage(piece)
-            if address is None:
+            if address is not None:
+                self.direct += len(piece)
+            elif (address := self._stage(piece)) is None:
                 return
             self._line_up(at, address, len(piece), offset)
             offset += len(piece)
@@ -153,6 +167,7 @@ class _Session:
             start = self.staged
             copy(self.slot.view[start : start + len(piece)], piece)
         self.staged += len(piece)
+        self.copied += len(piece)
         return self.slot.address + start
 
     def _line_up(self, at: int, address: int, size: int, offset: int) -> None:

@@ -8,7 +8,15 @@ from sgkv.config.errors import ConfigError, Problem
 from sgkv.config.loading import Loaded, load
 from sgkv.config.machine import Machine, Place, this_machine
 from sgkv.config.model import Config, EngineConfig, LimitsConfig, ModelConfig, WriteBehindConfig
-from sgkv.config.resolving import ResolvedConfig, ResolvedCpu, ResolvedDisk, ResolvedS3, ResolvedTier, resolve
+from sgkv.config.resolving import (
+    ResolvedConfig,
+    ResolvedCpu,
+    ResolvedDisk,
+    ResolvedMooncake,
+    ResolvedS3,
+    ResolvedTier,
+    resolve,
+)
 from sgkv.config.tiers import (
     AnyTier,
     BreakerConfig,
@@ -16,6 +24,7 @@ from sgkv.config.tiers import (
     DeadlineConfig,
     DiskTier,
     FaultConfig,
+    MooncakeTier,
     PriceConfig,
     S3Tier,
     SimulateConfig,
@@ -35,12 +44,14 @@ __all__ = [
     "Loaded",
     "Machine",
     "ModelConfig",
+    "MooncakeTier",
     "Place",
     "PriceConfig",
     "Problem",
     "ResolvedConfig",
     "ResolvedCpu",
     "ResolvedDisk",
+    "ResolvedMooncake",
     "ResolvedS3",
     "ResolvedTier",
     "S3Tier",

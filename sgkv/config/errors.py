@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from sgkv.config.tiers import CpuTier, DiskTier, S3Tier
+from sgkv.config.tiers import CpuTier, DiskTier, MooncakeTier, S3Tier
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Location = tuple[int | str, ...]
-TIER_TYPES: Mapping[str, type[BaseModel]] = {"cpu": CpuTier, "disk": DiskTier, "s3": S3Tier}
+TIER_TYPES: Mapping[str, type[BaseModel]] = {
+    "cpu": CpuTier,
+    "disk": DiskTier,
+    "mooncake": MooncakeTier,
+    "s3": S3Tier,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from sgkv.config.errors import ConfigError, Problem
 from sgkv.config.machine import Machine, Place, this_machine
 from sgkv.config.model import Config
-from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, S3Tier
+from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, MooncakeTier, S3Tier
 from sgkv.config.units import Auto, Percent, approximate_size
 
 MIB, GIB = 2**20, 2**30
@@ -52,7 +52,15 @@ class ResolvedS3:
     """Seconds after which its blobs are swept, as in `Config.ttl`."""
 
 
-ResolvedTier: TypeAlias = ResolvedCpu | ResolvedDisk | ResolvedS3
+@dataclass(frozen=True, slots=True)
+class ResolvedMooncake:
+    """A mooncake tier; how much it holds is for its nodes to say."""
+
+    tier: MooncakeTier
+    capacity: None = None
+
+
+ResolvedTier: TypeAlias = ResolvedCpu | ResolvedDisk | ResolvedMooncake | ResolvedS3
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,8 @@ def _tier(tier: AnyTier, config: Config, machine: Machine) -> ResolvedTier:
         return _cpu(tier, machine)
     if isinstance(tier, DiskTier):
         return _disk(tier, machine)
+    if isinstance(tier, MooncakeTier):
+        return ResolvedMooncake(tier)
     return ResolvedS3(tier, tier.capacity if isinstance(tier.capacity, int) else None, config.ttl)
 
 
@@ -131,6 +141,8 @@ def _problems(index: int, tier: ResolvedTier, machine: Machine) -> Iterator[Prob
         yield from _disk_problems(f"tiers.{index}", tier, machine.place(tier.path))
     elif isinstance(tier, ResolvedCpu) and tier.capacity > machine.memory:
         yield _too_large(f"tiers.{index}.capacity", tier.capacity, machine.memory, "this machine's memory")
+    elif isinstance(tier, ResolvedMooncake) and tier.tier.segment > machine.memory:
+        yield _too_large(f"tiers.{index}.segment", tier.tier.segment, machine.memory, "this machine's memory")
 
 
 def _disk_problems(field: str, tier: ResolvedDisk, place: Place) -> Iterator[Problem]:
@@ -157,6 +169,9 @@ def _doubts(index: int, tier: ResolvedTier, machine: Machine) -> Iterator[str]:
     if isinstance(tier, ResolvedS3):
         yield from _bucket_doubts(f"tiers.{index}", tier)
         return
+    if isinstance(tier, ResolvedMooncake):
+        yield from _pool_doubts(f"tiers.{index}", tier.tier)
+        return
     size = approximate_size(tier.capacity)
     field = f"tiers.{index}.capacity"
     if isinstance(tier, ResolvedCpu):
@@ -177,3 +192,10 @@ def _bucket_doubts(field: str, tier: ResolvedS3) -> Iterator[str]:
         yield f"{field}.encryption: is left out: directory buckets encrypt as they say, not as a request does"
     if tier.ttl is not None and tier.tier.list_every is None:
         yield f"{field}.list_every: without listings nothing older than ttl is removed from the bucket"
+
+
+def _pool_doubts(field: str, tier: MooncakeTier) -> Iterator[str]:
+    if tier.segment:
+        yield f"{field}.segment: what a server holds for the pool is gone when it ends; storage nodes stay"
+    if tier.protocol == "rdma" and not any(Path("/sys/class/infiniband").glob("*")):
+        yield f"{field}.protocol: there is no RDMA device here, and without one Mooncake takes tcp silently"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
-from annotated_types import Gt
+from annotated_types import Ge, Gt
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -23,6 +23,8 @@ from pydantic import (
 from sgkv.config.units import Auto, Capacity, Duration, Percent, Size
 
 Positive = Annotated[Duration, Gt(0)]
+Address = Annotated[str, Field(pattern=r"^.+:[0-9]{1,5}$")]
+"""``HOST:PORT``."""
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -220,7 +222,62 @@ class S3Tier(Tier):
         return self
 
 
-AnyTier: TypeAlias = CpuTier | DiskTier | S3Tier
+class MooncakeTier(Tier):
+    """Memory pooled over machines by Mooncake Store. Its size is that of its nodes."""
+
+    speed: ClassVar[int] = 1
+    type: Literal["mooncake"]
+    name: str = Field("mooncake", pattern=r"^[a-z][a-z0-9_-]{0,31}$")
+    master: Address
+    """RPC of the master."""
+    admin: str | None = Field(None, pattern=r"^https?://[^/]+$")
+    """HTTP of the master; null is port 9003 of its host."""
+    hostname: str = Field("127.0.0.1", min_length=1)
+    """Of this machine, for the others."""
+    protocol: Literal["tcp", "rdma"] = "tcp"
+    devices: str = ""
+    """RDMA devices, comma-separated; empty is the library's choice."""
+    segment: Size = 0
+    """Memory that each rank gives to the pool, and takes along when it ends."""
+    standalone: Address | None = None
+    """A ``mooncake_client`` of this machine that does the work."""
+    staging: Annotated[Size, Ge(16 << 20)] = 64 << 20
+    """Registered memory that reads pass through."""
+    io_threads: int | None = Field(None, ge=1, le=64)
+    """Native calls at once, for reads and for writes each; null is 4."""
+    replicas: int = Field(1, ge=1, le=16)
+    pin: Literal["none", "soft", "hard"] = "none"
+    preferred_segment: str | None = Field(None, min_length=1)
+    pool_tenant: str = Field("default", min_length=1)
+    """Tenant as the master knows it; `tenant` keeps stores apart without."""
+    ssd_path: Annotated[Path, PlainValidator(parse_path), PlainSerializer(str)] | None = None
+    """Folder that the segment is offloaded to, best effort."""
+    rpc_timeout: Positive = 2.0
+    transfer_timeout: Annotated[Duration, Ge(1)] = 3.0
+    connect_wait: Duration = 10.0
+    """How long a start waits for the pool."""
+    promote: bool = True
+    """Whether what is read from here is also copied into the cpu tier."""
+
+    @field_validator("capacity")
+    @classmethod
+    def _is_the_nodes(cls, capacity: int | Percent | Auto) -> int | Percent | Auto:
+        if capacity != "auto":
+            raise ValueError("a pool is as large as its nodes: leave capacity out, and see segment")
+        return capacity
+
+    @model_validator(mode="after")
+    def _settings_go_together(self) -> Self:
+        if self.standalone is not None and self.segment:
+            raise ValueError("a standalone client has the segment: leave segment out")
+        if self.ssd_path is not None and not self.segment:
+            raise ValueError("ssd_path offloads this process's segment: give it one")
+        if self.devices and self.protocol != "rdma":
+            raise ValueError("devices are RDMA's: write protocol: rdma too")
+        return self
+
+
+AnyTier: TypeAlias = CpuTier | DiskTier | MooncakeTier | S3Tier
 
 
 def check_together(tiers: Sequence[AnyTier]) -> None:
@@ -241,6 +298,8 @@ def check_together(tiers: Sequence[AnyTier]) -> None:
     places = [
         f"{tier.endpoint or ''} {tier.bucket}/{tier.prefix}" for tier in tiers if isinstance(tier, S3Tier)
     ]
+    masters = [f"{tier.master} {tier.pool_tenant}" for tier in tiers if isinstance(tier, MooncakeTier)]
+    _distinct(masters, "the pool {!r}: a pool is one tier")
     _distinct(places, "the place {!r}: give each s3 tier a bucket or prefix of its own")
 
 

@@ -10,14 +10,23 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sgkv.backends.base import Backend
-from sgkv.config import DeadlineConfig, ResolvedConfig, ResolvedCpu, ResolvedDisk, ResolvedS3, load, resolve
+from sgkv.config import (
+    DeadlineConfig,
+    ResolvedConfig,
+    ResolvedCpu,
+    ResolvedDisk,
+    ResolvedMooncake,
+    ResolvedS3,
+    load,
+    resolve,
+)
 from sgkv.store.build import open_backend
 from sgkv.store.wrapping import wrap
 
 _NAMED = re.compile(r"(?:(?P<file>.+):)?(?P<name>[a-z][a-z0-9_-]{0,31})")
 _PATIENT = DeadlineConfig(contains=30.0, get=120.0, put=120.0)
 
-Reachable: TypeAlias = ResolvedDisk | ResolvedS3
+Reachable: TypeAlias = ResolvedDisk | ResolvedMooncake | ResolvedS3
 """A tier that more than one process can get at."""
 
 
@@ -103,6 +112,8 @@ def _without_upkeep(tier: Reachable) -> Reachable:
 def _place(tier: Reachable) -> str:
     if isinstance(tier, ResolvedDisk):
         return str(tier.path.resolve())
+    if isinstance(tier, ResolvedMooncake):
+        return f"{tier.tier.master}/{tier.tier.pool_tenant}"
     return f"{tier.tier.endpoint or 's3:/'}/{tier.tier.bucket}/{tier.tier.prefix}"
 
 

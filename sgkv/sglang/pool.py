@@ -71,6 +71,11 @@ class HostPool:
         return f"{type(self.pool).__name__} {self.pool.layout}"
 
     @property
+    def memory(self) -> list[memoryview]:
+        """The buffers that all pages lie in."""
+        return [region for _, region in self._regions]
+
+    @property
     def heads_sharded(self) -> bool:
         """Whether the pool has a head axis, which tensor parallelism splits over ranks."""
         return type(self.pool).__name__ not in _MLA and hasattr(self.pool, "head_num")

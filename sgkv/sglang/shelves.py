@@ -62,6 +62,8 @@ class Shelves:
             )  # fmt: skip
             return
         self._say_doubts(host)
+        for region in host.memory:
+            self._store.register_memory(region)
         with self._lock:
             self._shelves[name] = self._open(host)
 

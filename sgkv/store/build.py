@@ -5,15 +5,12 @@ from __future__ import annotations
 from sgkv.backends.base import Backend
 from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.disk import DiskBackend
-from sgkv.config import ResolvedConfig, ResolvedCpu, ResolvedDisk, ResolvedS3, ResolvedTier
+from sgkv.config import ResolvedConfig, ResolvedCpu, ResolvedDisk, ResolvedMooncake, ResolvedS3, ResolvedTier
 from sgkv.counters import Counters
 from sgkv.metrics import Metrics
 from sgkv.store.store import Store, StoreOptions
 from sgkv.store.tier import Tier
 from sgkv.store.wrapping import wrap
-
-_LOCAL_CALLS, _REMOTE_CALLS = 8, 16
-"""Calls of a tier under way at once, where its configuration does not say: far ones take longer."""
 
 
 def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> Store:
@@ -41,19 +38,22 @@ def _tier(resolved: ResolvedTier, metrics: Metrics | None) -> Tier:
     if isinstance(resolved, ResolvedCpu):
         cpu = CpuBackend(resolved.capacity, name=tier.name, copy_threads=resolved.tier.copy_threads)
         return Tier(tier.name, cpu, arena=cpu)
-    inflight = _REMOTE_CALLS if isinstance(resolved, ResolvedS3) else _LOCAL_CALLS
-    backend = wrap(open_backend(resolved), resolved.tier, metrics, max_inflight=inflight)
+    backend = wrap(open_backend(resolved), resolved.tier, metrics)
     return Tier(tier.name, backend, promote=resolved.tier.promote)
 
 
-def open_backend(resolved: ResolvedDisk | ResolvedS3, *, marks_use: bool = True) -> Backend:
+def open_backend(
+    resolved: ResolvedDisk | ResolvedMooncake | ResolvedS3, *, marks_use: bool = True
+) -> Backend:
     """The backend of a tier below memory, with nothing around it.
 
     `marks_use` False is for readers that are no use: they leave no trace in the eviction order. A bucket
-    keeps no such order of its own.
+    keeps no such order of its own; a pool's cannot be kept out of.
     """
     if isinstance(resolved, ResolvedS3):
         return _bucket(resolved)
+    if isinstance(resolved, ResolvedMooncake):
+        return _pool(resolved)
     tier = resolved.tier
     return DiskBackend(
         resolved.path,
@@ -72,3 +72,10 @@ def _bucket(resolved: ResolvedS3) -> Backend:
 
     tier = resolved.tier
     return S3Backend(s3_options(tier), name=tier.name, capacity=resolved.capacity, ttl=resolved.ttl)
+
+
+def _pool(resolved: ResolvedMooncake) -> Backend:
+    from sgkv.backends.mooncake import MooncakeBackend
+    from sgkv.store.pooled import mooncake_options
+
+    return MooncakeBackend(mooncake_options(resolved.tier), name=resolved.tier.name)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakSet
 
-from sgkv.backends.base import BackendStats, Bound
+from sgkv.backends.base import BackendStats, Bound, Buffer
 from sgkv.chunk.layout import PageLayout
 from sgkv.counters import Counters
 from sgkv.identity import Namespace
@@ -90,6 +90,8 @@ class Store:
         self._promoter: Promoter | None = None
         if arena is not None and promotes:
             self._promoter = Promoter(arena, self.counters, options.promotion_pages)
+        if arena is not None:
+            self._register(arena.memory, below)
 
     def open(self, namespace: Namespace, layout: PageLayout, producer: str = "") -> Session:
         """A session for one pool of one rank. `producer` names the engine in chunk headers."""
@@ -107,6 +109,15 @@ class Store:
         with self._lock:
             self._sessions.add(session)
         return session
+
+    def register_memory(self, view: Buffer) -> None:
+        """Tell the tiers that pages will be set from this memory, which stays mapped until `close`."""
+        if self.tiers[0].arena is None:
+            self._register(view, self.tiers)
+
+    def _register(self, view: Buffer, tiers: Sequence[Tier]) -> None:
+        for tier in tiers:
+            tier.backend.register_memory(view)
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything set so far is in the lower tiers, tails included."""

@@ -11,7 +11,7 @@ from sgkv.backends.faulty import Fault, FaultRule, Faulty
 from sgkv.backends.guard import Guarded
 from sgkv.backends.metered import Metered
 from sgkv.backends.simulated import Simulated
-from sgkv.config import DiskTier, FaultConfig, S3Tier
+from sgkv.config import DiskTier, FaultConfig, MooncakeTier, S3Tier
 from sgkv.metrics import Metrics
 
 
@@ -27,13 +27,8 @@ class TierObserver:
         self.metrics.observe(op, self.tier, seconds, by_name, moved)
 
 
-def wrap(
-    backend: Backend, tier: DiskTier | S3Tier, metrics: Metrics | None, *, max_inflight: int = 8
-) -> Backend:
-    """`backend` as its configuration wants it met: slowed down, failing, guarded, measured.
-
-    `max_inflight` is for a tier that is not told how many calls may be under way at once.
-    """
+def wrap(backend: Backend, tier: DiskTier | MooncakeTier | S3Tier, metrics: Metrics | None) -> Backend:
+    """`backend` as its configuration wants it met: slowed down, failing, guarded, measured."""
     if tier.simulate is not None:
         backend = Simulated(
             backend,
@@ -52,7 +47,7 @@ def wrap(
             cooldown_s=tier.breaker.cooldown,
             max_cooldown_s=tier.breaker.max_cooldown,
         ),
-        max_inflight=tier.max_inflight or max_inflight,
+        max_inflight=tier.max_inflight or tier.usual_inflight,
     )
     return Metered(backend, TierObserver(metrics, tier.name)) if metrics else backend
 

@@ -51,12 +51,27 @@ def test_what_is_printed_can_be_read_back() -> None:
         ({"tiers": []}, "tiers: there is no tier to keep anything in"),
         ({"tiers": {"type": "cpu"}}, "tiers (argument): {'type': 'cpu'} is not a list"),
         ({"tiers": ["cpu"]}, "tiers.0 (argument): 'cpu' is not a section"),
-        ({"tiers": [{"capacity": 1}]}, "tiers.0.type: is missing: write one of cpu, disk, s3"),
+        ({"tiers": [{"capacity": 1}]}, "tiers.0.type: is missing: write one of cpu, disk, mooncake, s3"),
         (
             {"tiers": [{"type": "dsk"}]},
             "tiers.0.type (argument): 'dsk' is not a kind of tier; did you mean \"disk\"?",
         ),
         ({"tiers": [{"type": "s3"}]}, "tiers.0.bucket: is missing"),
+        ({"tiers": [{"type": "mooncake"}]}, "tiers.0.master: is missing"),
+        ({"tiers": [{"type": "mooncake", "master": "m:1", "capacity": "1GiB"}]}, "is as large as its nodes"),
+        (
+            {"tiers": [{"type": "mooncake", "master": "m:1", "standalone": "n:2", "segment": "1GiB"}]},
+            "a standalone client has the segment",
+        ),
+        (
+            {"tiers": [{"type": "mooncake", "master": "m:1", "ssd_path": "/ssd"}]},
+            "ssd_path offloads this process's segment",
+        ),
+        ({"tiers": [{"type": "mooncake", "master": "m:1", "devices": "mlx5_0"}]}, "write protocol: rdma too"),
+        (
+            {"tiers": [{"type": "mooncake", "master": "m:1", "name": name} for name in "ab"]},
+            "a pool is one tier",
+        ),
         ({"tiers": [{"type": "s3", "bucket": "kv1", "capacity": "5%"}]}, "has no size to take a share of"),
         (
             {"tiers": [{"type": "s3", "bucket": "kv1", "access_key": "k"}]},
