@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xxhash import xxh3_128
@@ -14,6 +14,9 @@ from sgkv.chunk.header import Header, HeaderError, checksum, decode_header, enco
 from sgkv.chunk.layout import PageLayout
 from sgkv.keys import packed_hashes
 from sgkv.reasons import MissReason
+
+_PIECE = 1 << 20
+"""Bytes that a backend may read, and have checked, at a time: no more than stays in a core's own cache."""
 
 Page = Sequence[Buffer]
 """One page: buffers that concatenate to its bytes in the owner's order."""
@@ -47,6 +50,14 @@ def put_item(
         encode_header(fields, header)
 
     return PutItem(key, [header, *(buffer for page in pages for buffer in page)], prepare, expires_at)
+
+
+def _pieces(page: Page) -> Iterator[Buffer]:
+    for buffer in page:
+        if len(buffer) <= _PIECE:
+            yield buffer
+        else:
+            yield from (buffer[start : start + _PIECE] for start in range(0, len(buffer), _PIECE))
 
 
 @dataclass(slots=True)
@@ -87,7 +98,7 @@ class BlobRead:
         page_bytes, start = self.identity.layout.page_bytes, len(self.header)
         for index, (position, page) in enumerate(zip(self.positions, self.pages, strict=True)):
             offset = start + position * page_bytes
-            for buffer in page:
+            for buffer in _pieces(page):
                 parts.append(Part(offset, buffer))
                 self._runs.append((index, buffer))
                 offset += len(buffer)
