@@ -80,7 +80,7 @@ def opened(tier: Reachable, workers: int) -> Iterator[Backend]:
     Reading from it is no use that eviction takes into account.
     """
     settings = tier.tier.model_copy(update={"deadlines": _PATIENT, "max_inflight": workers + 1})
-    backend = wrap(open_backend(_without_upkeep(tier), marks_use=False), settings, None)
+    backend = wrap(open_backend(_as_a_visitor(tier), marks_use=False), settings, None)
     try:
         yield backend
     finally:
@@ -97,11 +97,14 @@ def describe(tier: Reachable) -> str:
     return f"{tier.tier.name} ({_place(tier)})"
 
 
-def _without_upkeep(tier: Reachable) -> Reachable:
-    """A bucket as one who passes by opens it: listing it now and then, and sweeping it, is the servers' part.
+def _as_a_visitor(tier: Reachable) -> Reachable:
+    """Without what is the servers' part: sweeping a bucket, and listing it again and again; giving memory.
 
-    One with a capacity is listed all the same: what is in it counts.
+    A bucket with a capacity is listed all the same: what is in it counts. Memory that this process gave
+    to a pool would be gone with it, and what had been put there.
     """
+    if isinstance(tier, ResolvedMooncake):
+        return replace(tier, tier=tier.tier.model_copy(update={"segment": 0, "ssd_path": None}))
     if not isinstance(tier, ResolvedS3):
         return tier
     if tier.capacity is not None:
