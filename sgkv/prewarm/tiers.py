@@ -98,7 +98,7 @@ def describe(tier: Reachable) -> str:
 
 
 def _as_a_visitor(tier: Reachable) -> Reachable:
-    """Without what is the servers' part: sweeping a bucket, and listing it again and again; giving memory.
+    """Without what is the servers' part: to examine, sweep and keep listing a bucket, to give memory.
 
     A bucket with a capacity is listed all the same: what is in it counts. Memory that this process gave
     to a pool would be gone with it, and what had been put there.
@@ -107,9 +107,9 @@ def _as_a_visitor(tier: Reachable) -> Reachable:
         return replace(tier, tier=tier.tier.model_copy(update={"segment": 0, "ssd_path": None}))
     if not isinstance(tier, ResolvedS3):
         return tier
-    if tier.capacity is not None:
-        return replace(tier, ttl=None)
-    return replace(tier, ttl=None, tier=tier.tier.model_copy(update={"list_every": None}))
+    often = None if tier.capacity is None else tier.tier.list_every
+    update = {"examine": False, "list_every": often}
+    return replace(tier, ttl=None, tier=tier.tier.model_copy(update=update))
 
 
 def _place(tier: Reachable) -> str:

@@ -82,7 +82,9 @@ class TestDirectoryBuckets:
         assert prewarm("push", "--config", config, "--to", "one").exit_code == 0
         assert bucket(double.options(DIRECTORY_BUCKET, prefix=prefix)) == before
         sync = ["sync", "--config", config, "--from", "one", "--to", "two"]
+        double.mischief.requests.clear()
         assert prewarm(*sync, "--dry-run").exit_code == 0
+        assert {method for method, _ in double.mischief.requests} <= {"GET", "HEAD"}
         assert bucket(double.options(OTHER_ZONE, prefix=prefix)) == {}
         assert prewarm(*sync).exit_code == 0
         (tmp_path / "node").mkdir()
