@@ -121,7 +121,7 @@ def _head(wires: Wires, url: str) -> None:
 
 
 def _looking_up(bucket: _Bucket, effort: Effort) -> Iterator[Record]:
-    """The rounds of a search of 400 keys, 277 of them there; how long it takes; and again when it is known."""
+    """The rounds of a search of 400 keys, 277 of them there; its time; and again when it is known."""
     keys = [f"chain/c/{key}" for key in fresh_keys(_CHAIN)]
     with closing(S3Backend(bucket.options)) as backend:
         _store(backend, keys[:_STORED])
