@@ -25,7 +25,8 @@ def machine_facts() -> dict[str, Fact]:
         "kernel": platform.release(),
         "scratch_file_system": _file_system(disk_home()),
         "python": platform.python_version(),
-        **{name: _version(name) for name in ("sgkv", "sglang", "torch")},
+        "gpu": _gpu_model(),
+        **{name: _version(name) for name in ("sgkv", "sglang", "torch", "triton")},
     }
 
 
@@ -43,6 +44,16 @@ def _cpu_model() -> str:
         if field.strip() == "model name":
             return value.strip()
     return platform.machine()
+
+
+def _gpu_model() -> str | None:
+    """What NVIDIA's driver calls the first of its GPUs; None without that driver."""
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        for line in path.read_text().splitlines():
+            field, _, value = line.partition(":")
+            if field.strip() == "Model":
+                return value.strip()
+    return None
 
 
 def _file_system(path: Path) -> str | None:

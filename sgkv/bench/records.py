@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Figure = Literal["value", "ratio_to_raw", "cpu_ratio_to_raw", "ratio_to_peer"]
+Figure = Literal[
+    "value", "ratio_to_raw", "cpu_ratio_to_raw", "ratio_to_peer", "registers", "spills", "wide_share"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,12 @@ class Record:
     """Our CPU seconds, of all threads, over those of the plainest code."""
     ratio_to_peer: float | None = None
     """Our speed over that of SGLang's own way to do the same."""
+    registers: int | None = None
+    """Of a compiled kernel: registers a thread."""
+    spills: int | None = None
+    """Of a compiled kernel: bytes or registers that did not fit."""
+    wide_share: float | None = None
+    """Of a compiled kernel: how many of its accesses to rows move 128 bits a thread."""
     bars: tuple[Bar, ...] = ()
 
     @property
@@ -67,6 +75,9 @@ class Record:
             "ratio_to_raw": _rounded(self.ratio_to_raw),
             "cpu_ratio_to_raw": _rounded(self.cpu_ratio_to_raw),
             "ratio_to_peer": _rounded(self.ratio_to_peer),
+            "registers": self.registers,
+            "spills": self.spills,
+            "wide_share": _rounded(self.wide_share),
             "bar": self.bar,
             "ok": self.ok,
         }

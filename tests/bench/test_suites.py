@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 from sgkv.bench.effort import Effort
 from sgkv.bench.records import Record
@@ -14,6 +15,18 @@ from sgkv.bench.suites import SUITES, measure
 LITTLE = Effort(scale=0.01, rounds=1)
 BLOBS = [f"{operation}_{size}" for size in ("64KiB", "1MiB", "8MiB") for operation in ("put", "get")]
 FIXED = ["put_fixed_us", "get_fixed_us"]
+KERNELS = ["pack", "unpack", "pack_int8", "unpack_int8", "pack_fp8", "unpack_fp8", "rotate"]
+COMPILED = [
+    f"compile_{kernel}_{target}"
+    for kernel in KERNELS
+    for target in ("sm80", "sm90", "sm100", "gfx942", "gfx950")
+]
+MOVED = [
+    f"{way}_{model}"
+    for model in ("llama8b", "llama70b_tp8", "deepseek_mla")
+    for way in ("pack", "unpack", "d2h", "h2d")
+    if torch.cuda.is_available()
+]
 CASES = {
     "hicache": [
         *(
@@ -30,6 +43,12 @@ CASES = {
     "hash": ["sha256_102400", "sha256_102400_array"],
     "startup": ["import_sgkv"],
     "trouble": ["bare_wait_p99", "exists_p99_hung_disk", "get_p99_hung_disk"],
+    "s3": [
+        *(f"{operation}_8MiB_c8{other}" for operation in ("get", "put") for other in ("", "_boto3")),
+        "head_c16",
+        *(f"lookup_400{how}" for how in ("", "_asked", "_known")),
+    ],
+    "kernels": COMPILED + MOVED,
 }
 BARRED = {
     "hicache": set(CASES["hicache"]),
@@ -39,6 +58,8 @@ BARRED = {
     "hash": set(CASES["hash"]),
     "startup": {"import_sgkv"},
     "trouble": {"exists_p99_hung_disk", "get_p99_hung_disk"},
+    "s3": {"get_8MiB_c8", "get_8MiB_c8_boto3", "put_8MiB_c8", "lookup_400"},
+    "kernels": {case for case in COMPILED + MOVED if not case.startswith("h2d")},
 }
 """Cases that the project promises something for."""
 

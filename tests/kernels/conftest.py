@@ -17,6 +17,15 @@ CALL_TIMEOUT = 120.0
 Interpreted = Callable[..., None]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need a GPU are left out unless they are asked for: ``-m gpu``."""
+    if "gpu" in config.getoption("markexpr"):
+        return
+    chosen = [item for item in items if not item.get_closest_marker("gpu")]
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("gpu")])
+    items[:] = chosen
+
+
 @pytest.fixture(scope="session")
 def interpreted() -> Iterator[Interpreted]:
     """``interpreted(comparison, *arguments)`` runs it where kernels are interpreted, and fails as it does."""

@@ -26,6 +26,7 @@ class Shape:
     first_layer: int = 0
     last_layer: int | None = None
     seed: int = 0
+    device: str = "cpu"
 
     @property
     def picked(self) -> range:
@@ -47,22 +48,21 @@ class Shape:
 
     def chunk(self, pool: PagedPool, fill: int = 0xA5) -> torch.Tensor:
         size = chunk_geometry(pool, self.page_size).chunk_bytes(self.tokens)
-        return torch.full((size,), fill, dtype=torch.uint8)
+        return torch.full((size,), fill, dtype=torch.uint8, device=pool.device)
 
     def _layer(self, dim: int, random: torch.Generator, magnitude: float) -> torch.Tensor:
         row = self.heads * dim
         numbers = torch.randn(self.slots, row + self.gap, generator=random) * magnitude
         if self.dtype is torch.uint8:
             numbers = torch.randint(0, 256, numbers.shape, generator=random)
-        wide = numbers.to(self.dtype)
+        wide = numbers.to(self.dtype).to(self.device)
         return wide[:, :row].unflatten(1, (self.heads, dim))
 
 
 def contents(pool: PagedPool) -> list[torch.Tensor]:
-    """Bytes of every layer of every plane."""
-    return [
-        tensor.reshape(len(tensor), -1).view(torch.uint8) for plane in pool.planes for tensor in plane.tensors
-    ]
+    """A copy of the bytes of every layer of every plane, in host memory."""
+    layers = [tensor.cpu().clone() for plane in pool.planes for tensor in plane.tensors]
+    return [layer.reshape(len(layer), -1).view(torch.uint8) for layer in layers]
 
 
 def same(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
