@@ -9,7 +9,7 @@ PINS_NODEPS := requirements/sglang-cpu-nodeps.txt requirements/triton.txt
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for it in python3.11 python3; do $$it -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$it && exit; done; echo python3)
 PYTEST_ARGS ?=
-BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble
+BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble kernels
 JSON ?=
 MINUTES ?= 3
 
