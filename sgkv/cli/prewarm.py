@@ -23,9 +23,16 @@ def _size(text: str) -> int:
     from sgkv.config.units import parse_size
 
     try:
-        return parse_size(text.removesuffix("/s"))
+        return parse_size(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def _rate(text: str) -> int:
+    rate = _size(text.removesuffix("/s"))
+    if not rate:
+        raise typer.BadParameter("nothing would ever move")
+    return rate
 
 
 def _seconds(text: str) -> float:
@@ -54,7 +61,7 @@ MaxBytes = Annotated[
 ]
 Bandwidth = Annotated[
     int | None,
-    typer.Option(parser=_size, metavar="SIZE", help="Bytes a second, e.g. 200MB; default: no limit."),
+    typer.Option(parser=_rate, metavar="SIZE", help="Bytes a second, e.g. 200MB; default: no limit."),
 ]
 Workers = Annotated[int, typer.Option(min=1, max=64, help="Items under way at once, each with one buffer.")]
 Patience = Annotated[

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from types import FrameType
 
 import typer
@@ -45,7 +47,7 @@ class Common:
 def perform(command: str, common: Common, work: Callable[[Run], None]) -> int:
     """Run `work`, print and write its report. Returns the exit code."""
     control = Control(
-        bandwidth=Bandwidth(common.bandwidth) if common.bandwidth else None,
+        bandwidth=None if common.bandwidth is None else Bandwidth(common.bandwidth),
         patience=common.patience,
         attempts=common.attempts,
     )
@@ -87,18 +89,28 @@ def _unwritable(path: Path | None) -> str | None:
 def _stopping(control: Control) -> Iterator[None]:
     """SIGINT and SIGTERM end the run after the items under way; a second one ends the process."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A handler may take no lock, for the main thread may hold it: a thread does, which this queue wakes.
+    arrived: SimpleQueue[bool] = SimpleQueue()
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        control.stop(Ended.INTERRUPTED)
+    def wait_for_one() -> None:
+        if arrived.get():
+            control.stop(Ended.INTERRUPTED)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        arrived.put(True)
         signal.signal(number, before[signal.Signals(number)])
 
+    waiting = Thread(target=wait_for_one, name="sgkv-signals", daemon=True)
+    waiting.start()
     for number in before:
-        signal.signal(number, stop)
+        signal.signal(number, note)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        arrived.put(False)
+        waiting.join()
 
 
 def _lines(report: Report) -> Iterator[str]:

@@ -14,8 +14,8 @@ from sgkv.prewarm.outcomes import BAD, Outcome
 from sgkv.prewarm.pace import Control
 from sgkv.prewarm.running import Buffers
 
-_LARGEST = 2 << 30
-"""A chunk is some hundred MiB at most: what is larger is none, and no buffer is made for it."""
+_LARGEST = 8 << 30
+"""Twice what the largest chunks there could be take; no buffer is made for more."""
 
 
 class Fetched(NamedTuple):
@@ -43,8 +43,10 @@ class Fetcher:
         A blob is called bad only after a second read agreed: the first may have suffered on its way.
         """
         name = parse_key(blob.key)
-        if name is None or not 0 < blob.size <= _LARGEST:
-            return Fetched(Outcome.FOREIGN, why=f"{blob.size} bytes under this key are no chunk")
+        if name is None or not blob.size:
+            return Fetched(Outcome.FOREIGN, why="no chunk")
+        if blob.size > _LARGEST:
+            return Fetched(Outcome.UNKNOWN_FORMAT)
         if not self.control.admit(blob.size):
             return Fetched(Outcome.LEFT)
         raw = self.buffers.room(blob.size)

@@ -77,7 +77,7 @@ class Control:
         return self._stop.is_set()
 
     def stop(self, why: Ended) -> None:
-        """End the run after what is under way; the first reason counts. Also from a signal handler."""
+        """End the run after what is under way; the first reason counts. Not from a signal handler."""
         if not self._stop.is_set():
             self.ended = why
             self._stop.set()

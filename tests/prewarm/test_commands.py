@@ -132,6 +132,8 @@ class TestBadUsage:
             (["--keys", "missing"], "cannot be read"),
             (["--max-bytes", "many"], "many"),
             (["--patience", "soon"], "soon"),
+            (["--bandwidth", "0"], "nothing would ever move"),
+            (["--workers", "0"], "workers"),
         ],
     )
     def test_is_exit_code_2_and_says_what_to_do(self, config, arguments, says):
