@@ -43,6 +43,7 @@ def compute_prompts(
 ) -> None:
     """Send every prompt that `journal` does not have; `run` counts. The journal keeps what is done."""
     computer = Computer(engine, facts, journal, run, asking or Asking(priority=facts.lowest_priority))
+    run.listener.prepare("reading prompts")
     looked_through = takewhile(lambda _: not run.control.stopped, prompts)
     todo = [prompt for prompt in looked_through if computer.is_new(prompt)]
     now = todo[: within(todo, max_bytes)]

@@ -23,6 +23,7 @@ def copy_blobs(source: Backend, target: Backend, selection: Selection, limits: L
     and nothing else, and the next one goes on with what is missing. Raises UnavailableError where a
     tier does not answer while the run is planned.
     """
+    run.listener.prepare("listing")
     plan = plan_copy(source, target, selection, limits, run.control)
     run.tally.add_all(Outcome.PRESENT, plan.present)
     run.tally.add_all(Outcome.LEFT, plan.left)

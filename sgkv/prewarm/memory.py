@@ -38,6 +38,7 @@ def fill_memory(source: Backend, memory: Memory, run: Run, *, max_bytes: int | N
 
     No more than the tier holds, and no more than `max_bytes`. Raises UnavailableError.
     """
+    run.listener.prepare("listing")
     everything = listed(source, Selection(frozenset({memory.namespace})), lambda: run.control.stopped)
     capacity = memory.tier.stats().capacity_bytes
     hottest_first = everything[::-1]

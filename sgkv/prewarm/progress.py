@@ -21,6 +21,9 @@ from rich.progress import (
 class Listener(Protocol):
     """Is told of progress, from any thread."""
 
+    def prepare(self, what: str) -> None:
+        """From now on it is found out what there is to do, and nobody knows how long that takes."""
+
     def begin(self, what: str, items: int, size: int) -> None:
         """From now on `items` items of `size` bytes in all are worked on."""
 
@@ -30,6 +33,9 @@ class Listener(Protocol):
 
 class Silent:
     """Hears nothing."""
+
+    def prepare(self, what: str) -> None:
+        pass
 
     def begin(self, what: str, items: int, size: int) -> None:
         pass
@@ -53,14 +59,20 @@ class Bars:
         )
         self._bar: TaskID | None = None
 
+    def prepare(self, what: str) -> None:
+        self._show(what, None)
+
     def begin(self, what: str, items: int, size: int) -> None:
-        if self._bar is not None:
-            self._progress.remove_task(self._bar)
-        self._bar = self._progress.add_task(f"{what} ({items})", total=size)
+        self._show(f"{what} ({items})", size)
 
     def advance(self, size: int) -> None:
         if self._bar is not None:
             self._progress.advance(self._bar, size)
+
+    def _show(self, what: str, size: int | None) -> None:
+        if self._bar is not None:
+            self._progress.remove_task(self._bar)
+        self._bar = self._progress.add_task(what, total=size)
 
     def __enter__(self) -> Self:
         self._progress.start()

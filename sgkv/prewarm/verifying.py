@@ -30,6 +30,7 @@ def verify_blobs(
 
     The journal is removed once nothing is left to do, so that the next run reads everything again.
     """
+    run.listener.prepare("listing")
     blobs = listed(tier, selection, lambda: run.control.stopped)
     todo = [blob for blob in blobs if digest_of(blob) not in journal]
     now = todo[: within(todo, max_bytes)]
