@@ -32,7 +32,7 @@ class Objects:
     def head(self, key: str, deadline: Deadline | None) -> Status:
         """OK or ABSENT, or why it is not known."""
         name = self._prefix + key
-        reply = self._attempts.of("head", lambda: self._plane.head(name, deadline), deadline)
+        reply = self._attempts.of("head", lambda: self._plane.head(name, deadline), deadline, patient=False)
         status = self._status("head", key, reply)
         if status is Status.OK and isinstance(reply, Reply):
             self._known.see(key, reply.size)

@@ -51,11 +51,16 @@ class Attempts:
         self._budget = budget or Budget()
         self._closing = threading.Event()
 
-    def of(self, op: str, request: Callable[[], Reply], deadline: Deadline | None) -> Reply | Status:
-        """The last reply, or the status to give where there is none."""
+    def of(
+        self, op: str, request: Callable[[], Reply], deadline: Deadline | None, *, patient: bool = True
+    ) -> Reply | Status:
+        """The last reply, or the status to give where there is none.
+
+        Not `patient`: only what the server itself asks for is tried again. A scheduler waits.
+        """
         answer: Reply | Status = Status.ERROR
         for attempt in range(self._most):
-            answer, again = self._once(op, request, deadline)
+            answer, again = self._once(op, request, deadline, patient=patient)
             last = attempt + 1 == self._most
             if not again or last or not self._budget.spend() or not self._pause(attempt, deadline):
                 break
@@ -67,7 +72,7 @@ class Attempts:
         self._closing.set()
 
     def _once(
-        self, op: str, request: Callable[[], Reply], deadline: Deadline | None
+        self, op: str, request: Callable[[], Reply], deadline: Deadline | None, *, patient: bool
     ) -> tuple[Reply | Status, bool]:
         """An answer, and whether it may be another the next time."""
         self._faults.count(f"requests_{op}")
@@ -81,7 +86,7 @@ class Attempts:
         except Unreachable as error:
             self._faults.note(op, "silent" if isinstance(error, Silent) else "unreachable", str(error))
             late = deadline is not None and deadline.over
-            return (Status.TIMEOUT if late else Status.ERROR), not late
+            return (Status.TIMEOUT if late else Status.ERROR), patient and not late
         if reply.status in _TRANSIENT:
             self._faults.note(op, "slow_down" if reply.status in _SLOW_DOWN else "server", str(reply))
         else:
