@@ -50,6 +50,7 @@ def compute_prompts(
     run.tally.add_all(Outcome.LEFT, total(todo).minus(total(now)))
     run.over("computing", now, lambda prompt: prompt.name, computer.compute)
     run.facts["tokens"] = computer.tokens.as_json()
+    run.facts["server"] = {"model": facts.model, "priority": computer.asking.priority}
 
 
 @dataclass(slots=True)

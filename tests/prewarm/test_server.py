@@ -109,6 +109,7 @@ def test_tokens_are_counted_and_the_server_has_written_what_it_computed(computed
     report = computed["second"]
     assert report["tokens"]["prompt"] > 0
     assert report["tokens"]["cached_unreported"] == 0
+    assert report["server"]["priority"] == -(2**31) + 1
     assert report["stored_settled"]
     assert report["stored_bytes"]["disk"] > 0
 
