@@ -13,7 +13,7 @@ import triton.language as tl
 
 from sgkv.triton_kernels.geometry import ChunkGeometry
 from sgkv.triton_kernels.kernels.copying import copy_rows_kernel
-from sgkv.triton_kernels.launching import LANES, OPTIONS, programs_for, tile
+from sgkv.triton_kernels.launching import LANES, OPTIONS, on, programs_for, tile
 from sgkv.triton_kernels.pool import Plane
 from sgkv.triton_kernels.transfer import Transfer, runs
 
@@ -60,12 +60,14 @@ class CopyPlan:
 
 def pack(transfer: Transfer, *, programs: int | None = None) -> None:
     """As `reference.pack`, on the current stream of the pool's device."""
-    _copy(transfer, programs, to_pool=False)
+    with on(transfer.pool.device):
+        _copy(transfer, programs, to_pool=False)
 
 
 def unpack(transfer: Transfer, *, programs: int | None = None) -> None:
     """As `reference.unpack`, on the current stream of the pool's device."""
-    _copy(transfer, programs, to_pool=True)
+    with on(transfer.pool.device):
+        _copy(transfer, programs, to_pool=True)
 
 
 def plans(transfer: Transfer) -> Iterator[CopyPlan]:
@@ -73,9 +75,8 @@ def plans(transfer: Transfer) -> Iterator[CopyPlan]:
     planes, geometry = transfer.pool.planes, transfer.geometry
     for run in runs([plane.shape for plane in planes]):
         plane = planes[run.start]
-        addresses = [planes[at].alignment for at in run]
         packed = [*(geometry.starts[at] for at in run), geometry.page_bytes, transfer.chunk.data_ptr()]
-        yield CopyPlan.of(geometry, run, plane, gcd(*addresses, *packed), LANES)
+        yield CopyPlan.of(geometry, run, plane, gcd(plane.alignment, *packed), LANES)
 
 
 def _copy(transfer: Transfer, limit: int | None, *, to_pool: bool) -> None:

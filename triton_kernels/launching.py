@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 import triton.language as tl
 
@@ -19,6 +21,11 @@ bandwidth."""
 def tile(lanes: int, each: int) -> int:
     """What a program moves at once, with `each` a thread of warps of `lanes` threads."""
     return lanes * OPTIONS["num_warps"] * each
+
+
+def on(device: torch.device) -> AbstractContextManager[object]:
+    """Launch on `device`: Triton launches on whichever is current, where other devices' memory faults."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def programs_for(device: torch.device, items: int, limit: int | None) -> int:

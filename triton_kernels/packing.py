@@ -26,7 +26,8 @@ def pack(
     Where the tokens do not fill the last page its other rows stay as they are. With `layers` only those
     layers of the chunk are written. `programs` bounds the GPU's share of the work.
 
-    Asynchronous on the device's current stream: nothing here waits for a GPU. Raises ValueError for
+    Asynchronous on the device's current stream: nothing here waits for a GPU, so slots in pinned memory stay
+    as they are until the stream has passed. Raises ValueError for
     arguments that do not fit; see `Transfer.checked` for slots that lie on a GPU.
     """
     transfer = Transfer.checked(pool, slots, chunk, chunk_geometry(pool, page_size), layers)

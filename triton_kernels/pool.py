@@ -29,9 +29,9 @@ class Plane:
     """Bytes, a power of two up to 16, that divide every row's address and length."""
 
     @property
-    def shape(self) -> tuple[int, int, int]:
+    def shape(self) -> tuple[int, int, int, int]:
         """What must be equal for two planes to be served by one launch."""
-        return self.heads, self.dim, self.stride_bytes
+        return self.heads, self.dim, self.stride_bytes, self.alignment
 
 
 class PagedPool:
@@ -58,7 +58,8 @@ class PagedPool:
         addresses = [tensor.data_ptr() for plane in self.planes for tensor in plane.tensors]
         self.addresses = torch.tensor(addresses, dtype=torch.int64, device=self.device)
         """int64 ``[planes * layers]`` on the pool's device."""
-        self.rejected = torch.zeros(1, dtype=torch.int64, device=self.device)
+        # Like the addresses copied from the host, so that it is there for every stream once we return.
+        self.rejected = torch.tensor([0], dtype=torch.int64, device=self.device)
         """Slots out of range that kernels have passed over since the pool was built, on its device: read
         it where you wait for the device anyway. Slots in host memory are checked before a launch."""
 

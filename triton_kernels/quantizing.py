@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +11,7 @@ import triton
 from sgkv.triton_kernels.formats import SMALLEST, Format
 from sgkv.triton_kernels.geometry import ChunkGeometry
 from sgkv.triton_kernels.kernels.quantizing import quantize_rows_kernel
-from sgkv.triton_kernels.launching import KINDS, LANES, OPTIONS, programs_for, tile
+from sgkv.triton_kernels.launching import KINDS, LANES, OPTIONS, on, programs_for, tile
 from sgkv.triton_kernels.pool import Plane
 from sgkv.triton_kernels.transfer import Transfer, runs
 
@@ -64,21 +63,20 @@ class QuantizePlan(NamedTuple):
 
 def pack(transfer: Transfer, code: Format, *, programs: int | None = None) -> None:
     """As `quantized_reference.pack`, on the current stream of the pool's device."""
-    _move(transfer, code, programs, to_pool=False)
+    with on(transfer.pool.device):
+        _move(transfer, code, programs, to_pool=False)
 
 
 def unpack(transfer: Transfer, code: Format, *, programs: int | None = None) -> None:
     """As `quantized_reference.unpack`, on the current stream of the pool's device."""
-    _move(transfer, code, programs, to_pool=True)
+    with on(transfer.pool.device):
+        _move(transfer, code, programs, to_pool=True)
 
 
 def _plans(transfer: Transfer, code: Format) -> Iterator[QuantizePlan]:
     pool = transfer.pool
     for run in runs([plane.shape for plane in pool.planes]):
-        plane = pool.planes[run.start]
-        plan = QuantizePlan.of(transfer.geometry, run, plane, pool.dtype, code, LANES)
-        plan.constants["alignment"] = gcd(*(pool.planes[at].alignment for at in run))
-        yield plan
+        yield QuantizePlan.of(transfer.geometry, run, pool.planes[run.start], pool.dtype, code, LANES)
 
 
 def _move(transfer: Transfer, code: Format, limit: int | None, *, to_pool: bool) -> None:

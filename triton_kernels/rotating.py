@@ -8,7 +8,7 @@ import torch
 import triton
 
 from sgkv.triton_kernels.kernels.rotating import rotate_keys_kernel
-from sgkv.triton_kernels.launching import KINDS, LANES, OPTIONS, programs_for, tile
+from sgkv.triton_kernels.launching import KINDS, LANES, OPTIONS, on, programs_for, tile
 from sgkv.triton_kernels.pool import Plane
 from sgkv.triton_kernels.rotation import Turn
 
@@ -51,16 +51,17 @@ def rotate(turn: Turn, *, programs: int | None = None) -> None:
         interleaved=rotation.interleaved,
     )
     items = triton.cdiv(len(turn.slots) * plane.heads, constants["block_rows"]) * len(turn.layers)
-    rotate_keys_kernel[(programs_for(pool.device, items, programs),)](
-        pool.addresses,
-        turn.slots,
-        rotation.cosines,
-        rotation.sines,
-        pool.rejected,
-        len(turn.slots),
-        pool.slots,
-        turn.layers.start,
-        items,
-        **constants,
-        **OPTIONS,
-    )
+    with on(pool.device):
+        rotate_keys_kernel[(programs_for(pool.device, items, programs),)](
+            pool.addresses,
+            turn.slots,
+            rotation.cosines,
+            rotation.sines,
+            pool.rejected,
+            len(turn.slots),
+            pool.slots,
+            turn.layers.start,
+            items,
+            **constants,
+            **OPTIONS,
+        )
