@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
@@ -70,6 +71,29 @@ def changed_since(model: Path, moment: float) -> bool:
     files = [file for file in (*_weight_files(model), *_config_files(model)) if not _hub_name(file)]
     links = [path for path in (model.absolute(), *model.absolute().parents) if path.is_symlink()]
     return _moved_since(model, moment) or any(path.lstat().st_ctime > moment for path in (*files, *links))
+
+
+def local_path(name: str, revision: str | None, cache: str | None = None) -> Path | None:
+    """Where a model's files lie: the path itself, or the snapshot of a repository in a hub cache.
+
+    `cache` is the folder of that, None for the user's own.
+    """
+    path = Path(name)
+    if path.exists():
+        return path
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name, revision=revision, cache_dir=cache, local_files_only=True))
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+def process_start() -> float:
+    """When this process began, in Unix seconds (proc(5), stat field 22)."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
 
 
 def _moved_since(model: Path, moment: float) -> bool:

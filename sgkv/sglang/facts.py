@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,8 @@ from typing import Any
 
 import sglang
 import torch
+
+from sgkv.weights import local_path, process_start
 
 logger = logging.getLogger("sgkv")
 
@@ -113,29 +113,6 @@ def _settings(group: Any, names: Iterable[str]) -> list[str]:
     """``name=value`` of those that are set; a version of SGLang may not have all of them."""
     values = ((name, getattr(group, name, None)) for name in names)
     return [f"{name}={value}" for name, value in values if value]
-
-
-def local_path(name: str, revision: str | None, cache: str | None = None) -> Path | None:
-    """Where a model's files lie: the path itself, or the snapshot of a repository in a hub cache.
-
-    `cache` is the folder of that, None for the user's own.
-    """
-    path = Path(name)
-    if path.exists():
-        return path
-    try:
-        from huggingface_hub import snapshot_download
-
-        return Path(snapshot_download(name, revision=revision, cache_dir=cache, local_files_only=True))
-    except (ImportError, OSError, ValueError):
-        return None
-
-
-def process_start() -> float:
-    """When this process began, in Unix seconds (proc(5), stat field 22)."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return time.time() - age
 
 
 def device_kind() -> str:

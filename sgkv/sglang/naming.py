@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgkv.identity import Namespace
-from sgkv.sglang.facts import EngineFacts, local_path
+from sgkv.sglang.facts import EngineFacts
 from sgkv.sglang.launch import LAUNCH_ID
 from sgkv.sglang.pool import HostPool
-from sgkv.weights import architecture, changed_since, fingerprint
+from sgkv.weights import architecture, changed_since, fingerprint, local_path
 
 if TYPE_CHECKING:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
