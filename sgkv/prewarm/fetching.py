@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sgkv.backends.base import Backend, BlobInfo, GetItem, Part, Status
 from sgkv.chunk.header import Header
-from sgkv.prewarm.blobs import examine, parse_key
+from sgkv.prewarm.blobs import BlobName, examine, parse_key
 from sgkv.prewarm.outcomes import BAD, Outcome
 from sgkv.prewarm.pace import Control
 from sgkv.prewarm.running import Buffers
@@ -50,26 +50,26 @@ class Fetcher:
         if not self.control.admit(blob.size):
             return Fetched(Outcome.LEFT)
         raw = self.buffers.room(blob.size)
-        seen: Fetched | None = None
+        bad: Outcome | None = None
         status = Status.ERROR
         for _ in self.control.attempts():
             (status,) = self.source.get([GetItem(blob.key, [Part(0, raw)])])
-            if status is Status.ABSENT:
-                return Fetched(Outcome.GONE)
-            if status is Status.SHORT:
-                found = Fetched(Outcome.CORRUPT, why="shorter than it was listed")
-            elif status is Status.OK:
-                examined = examine(name, raw, self.clock())
-                found = Fetched(examined.outcome, raw, examined.header)
-            else:
-                continue
-            if found.outcome not in BAD or (seen and seen.outcome is found.outcome):
+            found = self._judged(status, name, raw)
+            if found is not None and (found.outcome not in BAD or found.outcome is bad):
                 return found
-            seen = found
-        return seen or _unread(self.control, status)
+            bad = found.outcome if found else bad
+        if self.control.stopped:
+            return Fetched(Outcome.LEFT)
+        doubt = f"one read found it {bad}, and no other agreed" if bad else f"cannot be read: {status.value}"
+        return Fetched(Outcome.FAILED, why=doubt)
 
-
-def _unread(control: Control, status: Status) -> Fetched:
-    if control.stopped:
-        return Fetched(Outcome.LEFT)
-    return Fetched(Outcome.FAILED, why=f"cannot be read: {status.value}")
+    def _judged(self, status: Status, name: BlobName, raw: memoryview) -> Fetched | None:
+        """What one read says of the blob; None where it says nothing."""
+        if status is Status.ABSENT:
+            return Fetched(Outcome.GONE)
+        if status is Status.SHORT:
+            return Fetched(Outcome.CORRUPT, why="shorter than it was listed")
+        if status is not Status.OK:
+            return None
+        examined = examine(name, raw, self.clock())
+        return Fetched(examined.outcome, raw, examined.header)

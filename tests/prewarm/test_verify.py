@@ -77,6 +77,20 @@ def test_one_wrong_read_makes_no_blob_bad(far, state):
     assert counts(verified(flaky, state, Run(workers=1), delete=BAD)) == {"good": 4}
 
 
+def test_no_blob_is_deleted_on_the_word_of_one_read(far, state):
+    """The tier fails, or the run is stopped, before a second read could agree."""
+    fill(far, 1)
+    flips = FaultRule(Fault.FLIP, frozenset({"get"}), times=1)
+    fails = FaultRule(Fault.STATUS, frozenset({"get"}), status=Status.TIMEOUT)
+    report = verified(Faulty(far, [flips, fails]), state, Run(Control(attempts=2)), delete=BAD)
+    assert counts(report) == {"failed": 1}
+    assert "no other agreed" in report.problems[0].why
+    control = Control()
+    control.wait = lambda seconds: control.stop(Ended.INTERRUPTED) if seconds else True
+    assert counts(verified(Faulty(far, [flips]), state, Run(control), delete=BAD)) == {"left": 1}
+    assert len(contents(far)) == 1
+
+
 def test_a_tier_that_cannot_be_read_condemns_nothing(far, state):
     fill(far, 3)
     down = Faulty(far, [FaultRule(Fault.STATUS, frozenset({"get"}), status=Status.TIMEOUT)])
