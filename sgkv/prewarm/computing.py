@@ -88,7 +88,7 @@ class Computer:
         """Whether it is still to be sent; counts it where it is not."""
         try:
             done = self._digest(read_request(prompt)) in self.journal
-        except (PromptError, OSError) as error:
+        except (PromptError, OSError, RecursionError) as error:
             self.run.tally.add(Outcome.REFUSED, prompt.size, prompt.name, str(error))
             return False
         if done:

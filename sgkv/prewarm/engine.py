@@ -8,6 +8,7 @@ higher priority, gets 503; `usage.prompt_tokens_details` needs ``--enable-cache-
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers after which the same request may succeed."""
+_JSON = {"Content-Type": "application/json"}
 _LOWEST = 2**31 - 1
 _SHOWN = 300
 
@@ -90,8 +92,10 @@ class Engine:
 
     def post(self, endpoint: str, body: Mapping[str, object]) -> Answer:
         """Send one request and wait for its answer, whatever that is."""
+        # In ASCII: what a file escapes need not be text that can be encoded, such as half a character.
+        content = json.dumps(body)
         try:
-            answer = self._http.post(endpoint, json=body)
+            answer = self._http.post(endpoint, content=content, headers=_JSON)
         except self._errors as error:
             return Answer(ok=False, later=True, why=f"{type(error).__name__}: {error}"[:_SHOWN])
         if answer.is_success:

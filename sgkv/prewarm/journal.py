@@ -47,9 +47,6 @@ class Journal:
     def __contains__(self, digest: str) -> bool:
         return bytes.fromhex(digest) in self._done
 
-    def __len__(self) -> int:
-        return len(self._done)
-
     def add(self, digest: str, **facts: object) -> None:
         """Note that an item is done; `facts` are for people who read the file. Raises OSError."""
         self._append({"done": digest, **facts})

@@ -97,6 +97,7 @@ class Run:
             self.control.failed()
         elif verdict.outcome is not Outcome.LEFT:
             self.control.succeeded()
+        if verdict.outcome is not Outcome.LEFT:
             self.listener.advance(size)
         self.tally.add(verdict.outcome, size, name, verdict.why)
 

@@ -9,12 +9,10 @@ from sgkv.backends.base import Backend, BlobInfo
 from sgkv.prewarm.amounts import Amount, total, within
 from sgkv.prewarm.fetching import Fetcher
 from sgkv.prewarm.journal import Journal
-from sgkv.prewarm.outcomes import BAD, Ended, Outcome, Tally
+from sgkv.prewarm.outcomes import Ended, Outcome, Tally
 from sgkv.prewarm.planning import by_namespace
 from sgkv.prewarm.running import Buffers, Run, Verdict
 from sgkv.prewarm.selection import Selection, listed
-
-DELETABLE = BAD | {Outcome.EXPIRED}
 
 
 def verify_blobs(

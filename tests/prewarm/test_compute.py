@@ -187,6 +187,14 @@ class TestRefusals:
         assert counts(report) == {"computed": 1, "refused": 2}
         assert [problem.item.rpartition(":")[2] for problem in report.problems] == ["2", "3"]
 
+    @pytest.mark.parametrize(
+        "text", ['"\\ud800"', '"a", "logit_bias": NaN', '"a", "x": 1e999', "[" * 900 + "]" * 900]
+    )
+    def test_what_json_can_say_and_text_cannot_is_for_the_server_to_refuse(self, server, folder, text):
+        (folder / "prompts.jsonl").write_text(f'{{"prompt": {text}}}\n{{"prompt": "b"}}\n')
+        server.replies = [refused(400)]
+        assert counts(computed(server, folder, quick())) == {"computed": 1, "refused": 1}
+
     def test_an_answer_that_is_none(self, server, folder):
         server.replies = [(200, {}, {"hello": "world"})]
         assert counts(computed(server, folder, quick())) == {"computed": 5, "refused": 1}
