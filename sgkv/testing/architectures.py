@@ -51,6 +51,35 @@ def llama(overrides: Mapping[str, Any]) -> tuple[Config, Shapes]:
     return config, _decoder(config, attention)
 
 
+def qwen3(overrides: Mapping[str, Any]) -> tuple[Config, Shapes]:
+    """A Llama with norms of queries and keys."""
+    config, shapes = llama({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **overrides})
+    for index in range(config["num_hidden_layers"]):
+        for name in ("q_norm", "k_norm"):
+            shapes[f"model.layers.{index}.self_attn.{name}.weight"] = (config["head_dim"],)
+    return config, shapes
+
+
+def gemma3(overrides: Mapping[str, Any]) -> tuple[Config, Shapes]:
+    """Full and sliding-window layers as vLLM 0.32 runs them on a CPU: two to three KV cache groups."""
+    kinds = ("sliding_attention", "full_attention")
+    own = {
+        "architectures": ["Gemma3ForCausalLM"],
+        "model_type": "gemma3_text",
+        "hidden_activation": "gelu_pytorch_tanh",
+        "sliding_window": 128,
+        "rope_local_base_freq": 10000.0,
+        "query_pre_attn_scalar": 32,
+        "num_hidden_layers": 3,
+    }
+    config, shapes = qwen3({**own, **overrides})
+    config.setdefault("layer_types", [kinds[layer % 2] for layer in range(config["num_hidden_layers"])])
+    for index in range(config["num_hidden_layers"]):
+        for name in ("pre_feedforward_layernorm", "post_feedforward_layernorm"):
+            shapes[f"model.layers.{index}.{name}.weight"] = (config["hidden_size"],)
+    return config, shapes
+
+
 def demo(overrides: Mapping[str, Any]) -> tuple[Config, Shapes]:
     """A Llama whose prefill is slow next to its KV: wide MLPs and one KV head."""
     size = {
@@ -169,4 +198,11 @@ def _decoder(config: Config, attention: Shapes) -> Shapes:
     return shapes
 
 
-ARCHITECTURES: Mapping[str, Architecture] = {"llama": llama, "demo": demo, "mla": mla, "swa": swa}
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "llama": llama,
+    "qwen3": qwen3,
+    "gemma3": gemma3,
+    "demo": demo,
+    "mla": mla,
+    "swa": swa,
+}

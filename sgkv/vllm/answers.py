@@ -27,6 +27,7 @@ class Answers:
 
     def __init__(self, ask: Ask) -> None:
         self.known: dict[bytes, LookupResult] = {}
+        """The answers; the same dictionary for good."""
         self._ask = ask
         self._asked: dict[str, tuple[Any, list[bytes]]] = {}
         """By request: what has not been handed to `ask` yet."""
@@ -34,15 +35,12 @@ class Answers:
         self._loads: dict[bytes, int] = {}
         self._published: queue.SimpleQueue[dict[bytes, LookupResult]] = queue.SimpleQueue()
 
-    def lookup(self, key: bytes, context: Any) -> LookupResult:
-        """The answer for `key`; RETRY notes it for the next `flush`."""
-        answer = self.known.get(key)
-        if answer is not None:
-            return answer
+    def ask(self, key: bytes, req_context: Any) -> LookupResult:
+        """RETRY for a key that is not in `known`, and a note for the next `flush`."""
         self.known[key] = RETRY
-        entry = self._asked.get(context.req_id)
+        entry = self._asked.get(req_context.req_id)
         if entry is None:
-            entry = self._asked[context.req_id] = (context, [])
+            entry = self._asked[req_context.req_id] = (req_context, [])
         entry[1].append(key)
         return RETRY
 

@@ -38,4 +38,5 @@ def _own_and_old(path: Path, settled: float) -> bool:
 def describe(files: list[Path]) -> str:
     """One line for the log."""
     size = sum(path.stat().st_size for path in files if path.exists())
-    return f"{len(files)} files of killed vLLM engines hold {size / 2**20:.0f} MiB: rm {' '.join(map(str, files))}"
+    names = " ".join(map(str, files))
+    return f"{len(files)} files of killed vLLM engines hold {size / 2**20:.0f} MiB: rm {names}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.layout import Order, PageLayout
 from sgkv.vllm.naming import model_identity, private_epoch, row_namespace, shared_namespace
-from sgkv.vllm.shelves import PageShelf, RowShelf, Shelf, Wanted
+from sgkv.vllm.shelves import PageShelf, RowShelf, Shelf, Wanted, group_of
 
 if TYPE_CHECKING:
     from sgkv.config import Config
@@ -48,7 +48,7 @@ class Library:
     def find(self, wanted: Sequence[Wanted], chain: Chain | None, deadline: Deadline) -> list[bytes]:
         """Keys of the chunks that can be read now; `wanted` are sorted by group and position."""
         found: list[bytes] = []
-        for group, members in groupby(wanted, key=lambda chunk: int.from_bytes(chunk.key[-4:], "big")):
+        for group, members in groupby(wanted, key=group_of):
             chunks = list(members)
             flags = self._shelves[group].find(chunks, chain, deadline)
             found += [chunk.key for chunk, flag in zip(chunks, flags, strict=True) if flag]

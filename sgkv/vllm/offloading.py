@@ -16,7 +16,7 @@ from sgkv.vllm.chains import Chains
 from sgkv.vllm.facts import Engine, announced, read_facts
 
 
-class SgkvOffloadingConnector(OffloadingConnector):  # type: ignore[misc, unused-ignore]
+class SgkvOffloadingConnector(OffloadingConnector):
     """Scheduler and worker side, each in its own process."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
@@ -28,7 +28,7 @@ class SgkvOffloadingConnector(OffloadingConnector):  # type: ignore[misc, unused
             super().__init__(vllm_config, role, kv_cache_config)
 
     def on_new_request(self, request: Any) -> None:
-        """Scheduler thread. Images, embeddings and adapters are in no token id: such requests have no chain."""
+        """Scheduler thread. Requests with images, embeddings or adapters are more than their token ids."""
         named = not request.mm_features and request.prompt_embeds is None and request.lora_request is None
         if named:
             self._chains.begin(request.request_id, request.all_token_ids, request.cache_salt)

@@ -96,7 +96,7 @@ class RowShape:
         return keys, halves[..., 1, :].reshape(*lead, tokens, dim)
 
     def _split(self, blocks: int, page_tokens: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Blocks and pages on one grid: (pages or blocks, what of them lies in the other), (parts, tokens)."""
+        """Blocks and pages on one grid: ((pages, blocks in each), (1, tokens)), or the reverse."""
         if page_tokens % self.block_tokens == 0:
             whole = page_tokens // self.block_tokens
             return (blocks // whole, whole), (1, self.block_tokens)

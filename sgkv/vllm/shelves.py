@@ -27,6 +27,11 @@ class Wanted(NamedTuple):
     """Token after its last one; 0 where vLLM has not said."""
 
 
+def group_of(chunk: Wanted) -> int:
+    """The KV cache group that a chunk belongs to."""
+    return int.from_bytes(chunk.key[-4:], "big")
+
+
 class Shelf(ABC):
     """Chunks of one group in the store. Any thread; no call outlasts its deadline."""
 
@@ -98,8 +103,8 @@ class PageShelf(Shelf):
         self._pages = chunk_tokens // self._page_tokens
         if chunk_tokens % self._page_tokens:
             raise ValueError(
-                f"vLLM's offload chunk of {chunk_tokens} tokens is not whole pages of {self._page_tokens}: set "
-                f'"block_size" in kv_connector_extra_config to a multiple of {self._page_tokens}'
+                f"vLLM's offload chunk of {chunk_tokens} tokens is not whole pages of {self._page_tokens}: "
+                f'set "block_size" in kv_connector_extra_config to a multiple of {self._page_tokens}'
             )
 
     def find(self, chunks: Sequence[Wanted], chain: Chain | None, deadline: Deadline) -> list[bool]:

@@ -26,10 +26,11 @@ from sgkv.config import load, resolve
 from sgkv.store.build import build_store
 from sgkv.vllm import compat, leftovers, metrics
 from sgkv.vllm.answers import HIT, MISS, Answers
+from sgkv.vllm.chains import Chain
 from sgkv.vllm.facts import announced_engine
 from sgkv.vllm.library import Library
 from sgkv.vllm.settings import settings
-from sgkv.vllm.shelves import Wanted
+from sgkv.vllm.shelves import Wanted, group_of
 from sgkv.vllm.transfers import Outcome, Transfers
 
 logger = logging.getLogger("sgkv")
@@ -43,7 +44,7 @@ _STORE_SHARE = 2
 _CLOSE_SECONDS = 15.0
 
 
-class SgkvTier(SecondaryTierManager):  # type: ignore[misc, unused-ignore]
+class SgkvTier(SecondaryTierManager):
     """Offload chunks in an embedded sgkv store. One instance an engine."""
 
     medium: ClassVar[Medium] = Medium.STORAGE
@@ -73,21 +74,23 @@ class SgkvTier(SecondaryTierManager):  # type: ignore[misc, unused-ignore]
         self._row_bytes = self.block_size_bytes
         engine = announced_engine()
         self._chains = engine.chains if engine else None
-        self.library = Library(
-            build_store(resolved), loaded.config, engine, offloading_spec.config, self._row_bytes
-        )
+        store = build_store(resolved)
+        try:
+            self.library = Library(store, loaded.config, engine, offloading_spec.config, self._row_bytes)
+        except ValueError:
+            store.close()
+            raise
         counters = self.library.store.counters
         self._increments = metrics.Increments(counters)
         self._answers = Answers(self._ask)
+        self._known = self._answers.known
         self._lookups = WorkerPool(1, "sgkv-lookup", backlog=_LOOKUPS)
         self._transfers = Transfers(counters, max(self._row_bytes, len(self._view) // _STORE_SHARE))
-        # The hot path: one call a chunk and step.
-        self.lookup = self._answers.lookup
         self._report_leftovers()
 
     def lookup(self, key: bytes, req_context: Any) -> Any:
-        """HIT, MISS, or RETRY until the answer is known; replaced by `Answers.lookup` in each instance."""
-        return self._answers.lookup(key, req_context)
+        """HIT, MISS, or RETRY until the answer is known. Called for each chunk in each step of a lookup."""
+        return self._known.get(key) or self._answers.ask(key, req_context)
 
     def on_new_request(self, req_context: Any) -> RequestOffloadingContext:
         return RequestOffloadingContext()
@@ -148,13 +151,12 @@ class SgkvTier(SecondaryTierManager):  # type: ignore[misc, unused-ignore]
         return 2 * (self._times.get_deadline + self._times.set_deadline) + 5.0
 
     def _ask(self, context: Any, keys: Sequence[bytes]) -> bool:
-        wanted = self._wanted(keys, context)
-        chain = self._chains.of(context.req_id) if self._chains else None
+        chain = self._chain(context)
 
         def find() -> None:
             answers = dict.fromkeys(keys, MISS)
             with contained("a lookup", self.library.store.counters):
-                deadline = Deadline(self._times.exists_deadline)
+                wanted, deadline = _wanted(keys, context), Deadline(self._times.exists_deadline)
                 found = self.library.find(wanted, chain, deadline)
                 answers.update(dict.fromkeys(found, HIT))
             self._answers.publish(answers)
@@ -164,16 +166,16 @@ class SgkvTier(SecondaryTierManager):  # type: ignore[misc, unused-ignore]
     def _submit(self, job: Any, *, is_load: bool) -> None:
         keys = list(job.keys)
         rows = dict(zip(keys, compat.chunk_ids(job), strict=True))
-        outcome = Outcome(job.job_id, keys, is_load)
-        chain = self._chains.of(job.req_context.req_id) if self._chains else None
-        wanted = self._wanted(keys, job.req_context)
-        move = partial(self._move, wanted=wanted, rows=rows, chain=chain)
-        self._transfers.submit(outcome, len(keys) * self._row_bytes, move)
+        move = partial(self._move, context=job.req_context, rows=rows, chain=self._chain(job.req_context))
+        self._transfers.submit(Outcome(job.job_id, keys, is_load), len(keys) * self._row_bytes, move)
 
-    def _move(self, outcome: Outcome, wanted: Sequence[Wanted], rows: dict[bytes, int], chain: Any) -> None:
+    def _chain(self, context: Any) -> Chain | None:
+        return self._chains.of(context.req_id) if self._chains else None
+
+    def _move(self, outcome: Outcome, context: Any, rows: dict[bytes, int], chain: Chain | None) -> None:
         began = time.perf_counter()
         step = max(1, _PIECE_BYTES // self._row_bytes)
-        for group, members in groupby(wanted, key=_group):
+        for group, members in groupby(_wanted(outcome.keys, context), key=group_of):
             shelf, chunks = self.library.shelf(group), list(members)
             for at in range(0, len(chunks), step):
                 piece = chunks[at : at + step]
@@ -200,20 +202,16 @@ class SgkvTier(SecondaryTierManager):  # type: ignore[misc, unused-ignore]
         return self._view[chunk * self._row_bytes : (chunk + 1) * self._row_bytes]
 
     @staticmethod
-    def _wanted(keys: Collection[bytes], context: Any) -> list[Wanted]:
-        """`keys` by group and position."""
-        end_of = context.get_offload_key_position
-        return sorted((Wanted(key, end_of(key) or 0) for key in keys), key=_order)
-
-    @staticmethod
     def _report_leftovers() -> None:
         if files := leftovers.orphans():
             logger.warning("sgkv: %s", leftovers.describe(files))
 
 
-def _group(chunk: Wanted) -> int:
-    return int.from_bytes(chunk.key[-4:], "big")
+def _wanted(keys: Collection[bytes], context: Any) -> list[Wanted]:
+    """`keys` by group and position."""
+    end_of = context.get_offload_key_position
+    return sorted((Wanted(key, end_of(key) or 0) for key in keys), key=_order)
 
 
 def _order(chunk: Wanted) -> tuple[int, int]:
-    return _group(chunk), chunk.end
+    return group_of(chunk), chunk.end

