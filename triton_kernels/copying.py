@@ -52,7 +52,7 @@ class CopyPlan:
             "plane_words": geometry.plane_bytes[planes.start] // size,
             "word": _WORDS.get(size, _BYTE)[1],
             "alignment": alignment,
-            "block_tokens": max(1, tile(lanes, _WORDS_A_THREAD) // max(step, 16)),
+            "block_tokens": max(1, tile(lanes, _WORDS_A_THREAD) // max(step, 4)),
             "step": step,
         }
         return cls(planes, size, constants)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from triton import language as tl
 
 from sgkv.triton_kernels.binaries import TARGETS, Figures
-from sgkv.triton_kernels.variants import MODELS, VARIANTS, Variant
+from sgkv.triton_kernels.variants import MODELS, VARIANTS, Model, Variant
 
 MOST_REGISTERS = 64
 """A thread: with more, fewer than half of a multiprocessor's threads can be there at once."""
@@ -25,7 +26,17 @@ def target(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=[(kernel, model) for kernel in VARIANTS for model in MODELS], ids="-".join)
+EACH = [
+    pytest.param(
+        (kernel, model), marks=() if model == "llama8b" else pytest.mark.slow, id=f"{kernel}-{model}"
+    )
+    for kernel in VARIANTS
+    for model in MODELS
+]
+"""Hundreds of compilations are not quick, though each is."""
+
+
+@pytest.fixture(params=EACH)
 def built(request: pytest.FixtureRequest, target: str) -> tuple[str, Figures]:
     kernel, model = request.param
     return kernel, Variant.of(kernel, MODELS[model], target).figures(target)
@@ -48,6 +59,18 @@ def test_a_copy_only_looks_up_slots_and_addresses_otherwise(target: str) -> None
         lookups = [access for access in figures.accesses if access.lookup]
         assert len(lookups) + len(figures.data) == len(figures.accesses)
         assert 2 <= len(lookups) <= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row_bytes", [16, 48, 80, 160, 272, 1040, 2032, 32768])
+@pytest.mark.parametrize("page_size", [1, 7, 256])
+def test_rows_of_any_multiple_of_16_bytes_are_copied_widely(row_bytes: int, page_size: int) -> None:
+    model = Model(layers=4, heads=1, dims=(row_bytes // 2, row_bytes // 2), page_size=page_size)
+    for kernel, target in product(COPIES, ("sm90", "gfx942")):
+        figures = Variant.of(kernel, model, target).figures(target)
+        assert figures.wide_share == 1
+        assert figures.registers <= MOST_REGISTERS
+        assert figures.spills == 0
 
 
 @pytest.mark.parametrize("alignment", WORDS)
