@@ -50,12 +50,16 @@ class Survey:
             self._thread.start()
 
     def wait(self, timeout: float) -> bool:
-        """Until the first listing has ended, however it did; False after `timeout` seconds."""
+        """Until the first listing has ended, however it did; False after `timeout` s, or if there is none."""
+        if self._pause is None:
+            return False
         with self._changed:
             return self._changed.wait_for(lambda: self._rounds > 0 or self._closing, timeout)
 
     def again(self, timeout: float) -> bool:
-        """List now, and wait for the end of it; False after `timeout` seconds."""
+        """List now, and wait for the end of it; False after `timeout` seconds, or where nothing lists."""
+        if self._pause is None:
+            return False
         with self._changed:
             self._asked += 1
             goal = self._asked
@@ -81,7 +85,7 @@ class Survey:
             except ConnectionError as error:
                 self._faults.note("list", "list", str(error))
             with self._changed:
-                self._rounds = self._asked = max(goal, self._asked)
+                self._rounds, self._asked = goal, max(goal, self._asked)
                 self._changed.notify_all()
 
     def _round(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -35,15 +36,19 @@ class _Handler(WSGIRequestHandler):
 class S3Double:
     """``with S3Double() as server`` has both test buckets. Buckets live as long as the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        """With `tls` it speaks nothing else."""
+        self._secure = tls is not None
         self.express = Express(create_backend_app("s3"))
         self.mischief = Mischief(self.express)
-        self._server = make_server("127.0.0.1", 0, self, threaded=True, request_handler=_Handler)
+        self._server = make_server(
+            "127.0.0.1", 0, self, threaded=True, request_handler=_Handler, ssl_context=tls
+        )
         self._thread = threading.Thread(target=self._server.serve_forever, name="s3-double", daemon=True)
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._server.port}"
+        return f"{'https' if self._secure else 'http'}://127.0.0.1:{self._server.port}"
 
     def options(self, bucket: str = BUCKET, **options: Any) -> S3Options:
         """How to reach a bucket of this server."""
@@ -54,7 +59,7 @@ class S3Double:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        make_buckets(self.endpoint, BUCKET, DIRECTORY_BUCKET)
+        make_buckets(self.endpoint, BUCKET, DIRECTORY_BUCKET, verify=not self._secure)
         self.express.counts.clear()
         self.mischief.requests.clear()
         return self
@@ -71,9 +76,9 @@ def options_for(endpoint: str, bucket: str = BUCKET, **options: Any) -> S3Option
     return S3Options(bucket, endpoint=endpoint, **{**known, **options})
 
 
-def make_buckets(endpoint: str, *buckets: str) -> None:
+def make_buckets(endpoint: str, *buckets: str, verify: bool = True) -> None:
     """Create buckets, which need not be new."""
-    options = options_for(endpoint)
+    options = options_for(endpoint, verify=verify)
     client = open_client(open_session(options), options, attempts=3, connections=1)
     present = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
     for bucket in set(buckets) - present:
