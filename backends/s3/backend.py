@@ -77,7 +77,7 @@ class S3Backend(Backend):
             clock=clock,
         )
         control = open_client(session, options, attempts=_CONTROL_ATTEMPTS, connections=options.concurrency)
-        plane = open_plane(session, options, address, control)
+        plane = open_plane(session, options, address, control, self._faults)
         self._plane = plane
         self._address = address
         self._objects = Objects(plane, options, self._known, self._faults, directory=address.directory)

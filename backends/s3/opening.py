@@ -9,6 +9,7 @@ from sgkv.backends.s3.address import Address
 from sgkv.backends.s3.boto import BotoPlane
 from sgkv.backends.s3.client import open_client
 from sgkv.backends.s3.connections import Connections
+from sgkv.backends.s3.faults import FaultLog
 from sgkv.backends.s3.keys import ChainKeys, SigningKeys
 from sgkv.backends.s3.options import S3Options
 from sgkv.backends.s3.plane import DataPlane
@@ -16,8 +17,10 @@ from sgkv.backends.s3.sessions import SessionKeys, create_session
 from sgkv.backends.s3.thin import ThinPlane
 
 
-def open_plane(session: Any, options: S3Options, address: Address, control: Any) -> DataPlane:
-    """The plane that `options` name; `control` is a client to open sessions with."""
+def open_plane(
+    session: Any, options: S3Options, address: Address, control: Any, faults: FaultLog
+) -> DataPlane:
+    """The plane that `options` name; `control` is a client to open sessions with, `faults` counts them."""
     sessions = address.directory and options.session_auth
     connections = 2 * options.concurrency + options.probes
     if options.plane == "boto3":
@@ -25,9 +28,9 @@ def open_plane(session: Any, options: S3Options, address: Address, control: Any)
             open_client, session, options, attempts=1, connections=connections, sessions=sessions
         )
         return BotoPlane(new_client, options.bucket, sessions=sessions)
-    keys: SigningKeys = (
-        SessionKeys(partial(create_session, control, options.bucket)) if sessions else ChainKeys(session)
-    )
+    keys: SigningKeys = ChainKeys(session)
+    if sessions:
+        keys = SessionKeys(partial(create_session, control, options.bucket), count=faults.count)
     kept = Connections(
         address,
         verify=options.verify,

@@ -67,8 +67,16 @@ class SessionKeys:
 
     session = True
 
-    def __init__(self, open_one: Callable[[], Grant], clock: Callable[[], float] = time.monotonic) -> None:
-        """`open_one` blocks for one request and raises botocore's errors; `clock` gives seconds."""
+    def __init__(
+        self,
+        open_one: Callable[[], Grant],
+        clock: Callable[[], float] = time.monotonic,
+        count: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`open_one` blocks for one request and raises botocore's errors; `clock` gives seconds.
+
+        `count` is told ``sessions_opened`` and ``sessions_rejected`` as they happen.
+        """
         self._open_one = open_one
         self._clock = clock
         self._lock = threading.Lock()
@@ -78,8 +86,7 @@ class SessionKeys:
         self._failures = 0
         self._not_before = 0.0
         self._pool = WorkerPool(1, "sgkv-s3-session", backlog=1)
-        self.opened = 0
-        """Sessions so far."""
+        self._count = count
 
     def current(self, deadline: Deadline | None) -> ReadOnlyCredentials:
         held = self._held
@@ -98,8 +105,11 @@ class SessionKeys:
 
     def reject(self, keys: ReadOnlyCredentials) -> bool:
         with self._lock:
-            if self._held is not None and self._held.keys is keys:
+            known = self._held is not None and self._held.keys is keys
+            if known:
                 self._held = None
+        if known:
+            self._count("sessions_rejected")
         return True
 
     def close(self) -> None:
@@ -128,7 +138,7 @@ class SessionKeys:
         with self._lock:
             self._held = _Held(grant.keys, renewal, ends)
             self._failures, self._failure = 0, None
-            self.opened += 1
+        self._count("sessions_opened")
 
     def _failed(self, error: Exception) -> None:
         with self._lock:

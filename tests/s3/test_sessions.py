@@ -48,6 +48,7 @@ def test_32_cold_threads_open_one_session(double: S3Double, open_s3: Open, prefi
     found = at_once(32, lambda at: backend.probe([key_of(at)]))
     assert found == [([False], Status.OK)] * 32
     assert double.express.counts["CreateSession"] == 1
+    assert backend.stats().counters["sessions_opened"] == 1
 
 
 @pytest.mark.parametrize("plane", ["thin", "boto3"])
