@@ -52,6 +52,10 @@ class Objects:
             self._known.see(key, reply.size)
         return status, reply.etag
 
+    def note_mixture(self, key: str) -> None:
+        """Count a blob whose windows came from two objects: one was replaced by another between requests."""
+        self._faults.note("get", "mixture", f"{key} came in pieces of two objects")
+
     def put(self, key: str, buffers: Sequence[Buffer], deadline: Deadline | None) -> Status:
         """Create an object, unless there is one."""
         name = self._prefix + key

@@ -74,7 +74,8 @@ class Batch:
         if pending.status is not Status.OK:
             return pending.status
         if len(pending.etags) > 1:
-            return Status.ERROR  # pieces of two objects: one was replaced by another between requests
+            self._objects.note_mixture(pending.item.key)
+            return Status.ERROR
         with landing(self._deadline) as admitted:
             if not admitted:
                 return Status.TIMEOUT
