@@ -19,6 +19,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from sgkv.triton_kernels.kernels import ANYWHERE
+
 TARGETS: Mapping[str, GPUTarget] = {
     "sm80": GPUTarget("cuda", 80, 32),
     "sm90": GPUTarget("cuda", 90, 32),
@@ -74,8 +76,8 @@ def compiled(
     """The forms of `kernel` on its way to one of `TARGETS`: ``ptx``, ``cubin``, or ``amdgcn``, ``hsaco`` ...
 
     `pointers` are its pointer arguments with Triton's names of their types, each taken to be divisible by
-    16; `constants` its compile-time arguments; every other argument is a 32-bit integer. Raises what the
-    compiler raises.
+    16 but for those that may lie `ANYWHERE`; `constants` its compile-time arguments; every other argument
+    is a 32-bit integer. Raises what the compiler raises.
     """
     names = kernel.arg_names
     types = dict.fromkeys(names, "i32") | dict(pointers) | dict.fromkeys(constants, "constexpr")
@@ -83,7 +85,7 @@ def compiled(
         fn=kernel,
         signature={name: types[name] for name in names},
         constexprs=dict(constants),
-        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in pointers},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in pointers if name not in ANYWHERE},
     )
     forms: Mapping[str, Any] = triton.compile(source, target=TARGETS[target], options=options).asm
     return forms

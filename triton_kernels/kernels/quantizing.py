@@ -5,11 +5,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sgkv.triton_kernels.kernels import RUNTIME
+from sgkv.triton_kernels.kernels import ANYWHERE, RUNTIME
 from sgkv.triton_kernels.kernels.rounding import from_e4m3, narrowed, to_e4m3, to_int8, widened
 
 
-@triton.jit(do_not_specialize=RUNTIME)
+@triton.jit(do_not_specialize=RUNTIME, do_not_specialize_on_alignment=ANYWHERE)
 def quantize_rows_kernel(
     addresses: tl.tensor,
     slots: tl.tensor,
