@@ -49,6 +49,10 @@ CASES = {
         *(f"lookup_400{how}" for how in ("", "_asked", "_known")),
     ],
     "kernels": COMPILED + MOVED,
+    "mooncake": [
+        *(f"{operation}_{batch}" for batch in ("1MiB_b16", "8MiB_b8") for operation in ("put", "get")),
+        "lookup_400",
+    ],
 }
 BARRED = {
     "hicache": set(CASES["hicache"]),
@@ -59,6 +63,7 @@ BARRED = {
     "startup": {"import_sgkv"},
     "trouble": {"exists_p99_hung_disk", "get_p99_hung_disk"},
     "s3": {"get_8MiB_c8", "get_8MiB_c8_boto3", "put_8MiB_c8", "lookup_400"},
+    "mooncake": set(CASES["mooncake"]),
     "kernels": {case for case in COMPILED + MOVED if not case.startswith("h2d")},
 }
 """Cases that the project promises something for."""

@@ -23,12 +23,20 @@ _PREFAULT_SECONDS = 60.0
 class Adapter(Contender):
     """`SgkvHiCache` over one tier, through its zero-copy calls."""
 
-    def __init__(self, pages: HostPages, *, capacity: int = 0, folder: Path | None = None) -> None:
-        """Over a disk tier in `folder`, or over a cpu tier of `capacity` bytes."""
+    def __init__(
+        self,
+        pages: HostPages,
+        *,
+        capacity: int = 0,
+        folder: Path | None = None,
+        tier: Mapping[str, object] | None = None,
+    ) -> None:
+        """Over `tier` as a configuration has it, a disk tier in `folder`, or `capacity` bytes of memory."""
         self._pages = pages
         self._folder = folder
-        cpu = {"type": "cpu", "capacity": capacity}
-        tier = cpu if folder is None else {"type": "disk", "path": str(folder), "capacity": "90%"}
+        if tier is None:
+            disk = {"type": "disk", "path": str(folder), "capacity": "90%"}
+            tier = disk if folder is not None else {"type": "cpu", "capacity": capacity}
         self.backend = SgkvHiCache(storage_config(_configuration(tier)))
         self.backend.register_mem_pool_host(pages.pool)
         arena = self.backend.store.tiers[0].arena
