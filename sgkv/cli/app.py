@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from sgkv import __version__
+from sgkv.cli.mooncake import doctor_app, mooncake_app
 from sgkv.cli.prewarm import prewarm_app
 from sgkv.cli.s3 import s3_app
 
@@ -24,6 +25,8 @@ config_app = typer.Typer(help="Show or check a configuration.", no_args_is_help=
 app.add_typer(config_app, name="config")
 app.add_typer(prewarm_app, name="prewarm")
 app.add_typer(s3_app, name="s3")
+app.add_typer(mooncake_app, name="mooncake")
+app.add_typer(doctor_app, name="doctor")
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="YAML, TOML or JSON; default: $SGKV_CONFIG.")
@@ -45,6 +48,14 @@ class Mode(StrEnum):
 
     FLAG = "flag"
     DYNAMIC = "dynamic"
+
+
+class DemoEngine(StrEnum):
+    """Whose prompts the demo serves."""
+
+    SGLANG = "sglang"
+    VLLM = "vllm"
+    BOTH = "both"
 
 
 def main() -> None:
@@ -99,12 +110,30 @@ def sglang_args(
     raise typer.Exit(print_flags(config, mode))
 
 
+@app.command("vllm-args")
+def vllm_args(
+    config: ConfigOption = None,
+    host_memory: Annotated[
+        str, typer.Option(help="Of vLLM's own first tier, in host memory, e.g. 32GiB.")
+    ] = "4GiB",
+) -> None:
+    """Print the flag that makes vLLM use sgkv, quoted for a shell."""
+    from sgkv.cli.vllm_args import print_flags
+
+    raise typer.Exit(print_flags(config, host_memory))
+
+
 @app.command()
-def demo(json: JsonOption = None) -> None:
+def demo(
+    json: JsonOption = None,
+    engine: Annotated[
+        DemoEngine, typer.Option(help="both: what one engine computed is read by the other.")
+    ] = DemoEngine.SGLANG,
+) -> None:
     """Serve a prompt with a real engine, kill it, and serve it again from the store."""
     from sgkv.demo import run_demo
 
-    raise typer.Exit(run_demo(json_path=json))
+    raise typer.Exit(run_demo(engine, json_path=json))
 
 
 @app.command()

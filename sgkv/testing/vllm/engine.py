@@ -37,6 +37,8 @@ class Answer:
     """Between the best and the second best token at each position, in nat."""
     cached_tokens: int
     finish_reason: str
+    ttft_s: float
+    """From the request's arrival to its first token, as vLLM measures it."""
 
 
 class VllmEngine:

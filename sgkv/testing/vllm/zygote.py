@@ -101,6 +101,7 @@ def _answer(done: Any) -> dict[str, Any]:
         "gaps": [_gap([each.logprob for each in step.values()]) for step in steps],
         "cached_tokens": done.num_cached_tokens,
         "finish_reason": output.finish_reason,
+        "ttft_s": done.metrics.first_token_latency,
     }
 
 
