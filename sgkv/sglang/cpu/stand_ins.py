@@ -1,8 +1,8 @@
 """Import-only stand-ins for the GPU packages SGLang 0.5.23 imports unconditionally.
 
 `triton`: the wheel takes 600 MB and runs no kernel without a GPU driver. `torchvision`: only image
-models use it. `sgl_kernel`: its wheel is CUDA only. With a stand-in the *definitions* in SGLang
-import; launching a kernel or calling into the package raises `StandInUsedError`.
+models use it. `sgl_kernel`: its wheel is CUDA only. What is installed is left alone. With a stand-in the
+*definitions* in SGLang import; launching a kernel or calling into the package raises `StandInUsedError`.
 """
 
 from __future__ import annotations
