@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -131,8 +130,7 @@ def placement(library: Any, options: MooncakeOptions) -> object:
 
 def _explain(error: ImportError) -> str:
     text = str(error)
-    found = re.search(r"(lib[a-z0-9_]+?)(?:[-.0-9]*)\.so", text)
-    advice = _ADVICE.get(found[1] if found else "", "")
+    advice = next((advice for name, advice in _ADVICE.items() if f"{name}.so" in text), "")
     if advice:
         return f"Mooncake cannot be loaded ({text}): {advice}"
     if isinstance(error, ModuleNotFoundError):

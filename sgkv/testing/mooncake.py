@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -92,7 +93,8 @@ class MooncakeMaster(_Process):
         ]
 
     def start(self) -> Self:
-        """Returns when it serves. Raises TimeoutError, or LibraryMissingError."""
+        """Returns when it serves. Raises RuntimeError, TimeoutError, or LibraryMissingError."""
+        _require_free(self.address)
         library = Path(load(MooncakeOptions()).__file__).parent
         self._tree = ProcessTree([str(library / "mooncake_master"), *self._flags], os.environ, self._log)
         wait_until(self._ready, "the master to serve", _START_SECONDS)
@@ -111,6 +113,17 @@ class MooncakeMaster(_Process):
             return self.admin.ready()
         except OSError:
             return False
+
+
+def _require_free(address: str) -> None:
+    """The master itself would share a port with another one, and each client get either of them."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as any_socket:
+        any_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            any_socket.bind((host, int(port)))
+        except OSError as error:
+            raise RuntimeError(f"{address}: {error}") from error
 
 
 class StorageNode(_Process):
