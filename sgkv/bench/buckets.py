@@ -36,10 +36,6 @@ class _Spread(Contender):
     def get(self, keys: Sequence[str]) -> None:
         self._each(self._get)
 
-    def clear(self) -> None:
-        objects = [{"Key": name} for name in self._names]
-        self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
-
     def _each(self, move: Callable[[int], None]) -> None:
         list(self._threads.map(move, range(len(self._pages))))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sgkv.backends.base import PutItem, Status
@@ -13,7 +14,7 @@ from sgkv.backends.s3 import S3Backend, S3Options
 from sgkv.backends.s3.client import open_client, open_session
 from sgkv.bench.bare import OURS, RAW, BareBackend
 from sgkv.bench.buckets import Boto3, Http, Wires, finish
-from sgkv.bench.contest import Contest, Page, Payload, fresh_keys
+from sgkv.bench.contest import Contender, Page, Payload, fresh_keys
 from sgkv.bench.effort import BenchError, Effort
 from sgkv.bench.memory import cut, resident
 from sgkv.bench.records import Bar, Record
@@ -63,29 +64,47 @@ def _served(scratch: Scratch) -> Iterator[_Bucket]:
 
 
 def _moving(bucket: _Bucket, effort: Effort) -> Iterator[Record]:
+    """Reads of what was stored once, and writes under new keys, of which a server stands fewer."""
     size = effort.of(_BLOB, least=2 * _BUFFER) // _BUFFER * _BUFFER
     pages: list[Page] = [list(cut(blob, _BUFFER)) for blob in cut(resident(size * _MOVERS), size)]
     payload = Payload(pages)
     with closing(S3Backend(bucket.options)) as backend, ThreadPoolExecutor(_MOVERS) as threads:
-        contest = Contest(payload)
         others = (bucket.client, bucket.options.bucket, payload, threads)
-        contest.run(
-            [{OURS: BareBackend(backend, payload, None)}, {RAW: Http(*others)}, {_BOTO3: Boto3(*others)}],
-            effort.rounds,
-        )
-    for operation in ("get", "put"):
-        yield from _compared(contest, operation)
+        contenders: dict[str, Contender] = {
+            OURS: BareBackend(backend, payload, None),
+            RAW: Http(*others),
+            _BOTO3: Boto3(*others),
+        }
+        stored = {name: _verified(name, contender, payload) for name, contender in contenders.items()}
+        gets = {name: partial(one.get, stored[name]) for name, one in contenders.items()}
+        yield from _compared("get", payload, interleave(gets, effort.times(4)))
+        puts = {name: partial(_put_anew, one, payload) for name, one in contenders.items()}
+        yield from _compared("put", payload, interleave(puts, effort.rounds))
 
 
-def _compared(contest: Contest, operation: str) -> Iterator[Record]:
+def _verified(name: str, contender: Contender, payload: Payload) -> Sequence[str]:
+    """Keys under which the payload is now stored and was read back whole."""
+    keys = _put_anew(contender, payload)
+    payload.wipe()
+    contender.get(keys)
+    payload.require_intact(name)
+    return keys
+
+
+def _put_anew(contender: Contender, payload: Payload) -> Sequence[str]:
+    keys = fresh_keys(len(payload.pages))
+    contender.prepare(keys)
+    contender.put(keys)
+    return keys
+
+
+def _compared(operation: str, payload: Payload, series: Mapping[str, Series]) -> Iterator[Record]:
     """Once beside the fastest of the others, once beside boto3, against which its CPU time is held."""
     case = f"{operation}_8MiB_c{_MOVERS}"
-    ours, boto3 = contest.series(OURS, operation), contest.series(_BOTO3, operation)
-    plain = contest.series(RAW, operation)
+    ours, boto3, plain = series[OURS], series[_BOTO3], series[RAW]
     fastest = plain if plain.speed_over(boto3) >= 1 else boto3
-    speed = contest.payload.size / ours.wall / 1e9
-    yield _record(case, speed, "GB/s", ours, fastest, _FASTEST)
-    cost = ours.cpu / contest.payload.size * 1e9
+    yield _record(case, payload.size / ours.wall / 1e9, "GB/s", ours, fastest, _FASTEST)
+    cost = ours.cpu / payload.size * 1e9
     yield _record(f"{case}_boto3", cost, "CPU s/GB", ours, boto3, *([_CHEAP] if operation == "get" else []))
 
 
