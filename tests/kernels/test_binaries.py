@@ -97,3 +97,10 @@ def test_compilers_leave_explicit_rounding_as_it_is() -> None:
     assert added == taken
     assert "div.rn.f32" in ptx
     assert not re.search(r"div\.(full|approx)|fma\.rn|cvt\.rn", ptx.replace("div.rn.f32", ""))
+
+
+def test_what_is_said_of_addresses_in_the_table_is_needed() -> None:
+    """Without it the pool's side of a copy is 64 bits wide, and figures show that too."""
+    told = Variant.of("pack", MODELS["llama8b"], "sm90")
+    untold = replace(told, constants={**told.constants, "alignment": 8})
+    assert Counter(access.bits for access in untold.figures("sm90").data) == {64: 8, 128: 4}
