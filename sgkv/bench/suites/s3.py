@@ -79,7 +79,7 @@ def _moving(bucket: _Bucket, effort: Effort) -> Iterator[Record]:
         gets = {name: partial(one.get, stored[name]) for name, one in contenders.items()}
         yield from _compared("get", payload, interleave(gets, effort.times(4)))
         puts = {name: partial(_put_anew, one, payload) for name, one in contenders.items()}
-        yield from _compared("put", payload, interleave(puts, effort.rounds))
+        yield from _compared("put", payload, interleave(puts, effort.times(2)))
 
 
 def _verified(name: str, contender: Contender, payload: Payload) -> Sequence[str]:
