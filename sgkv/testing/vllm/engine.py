@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import tempfile
@@ -83,11 +84,13 @@ class VllmEngine:
         """Drop vLLM's own cache, with `connector` that of its host memory and of the tiers too."""
         return bool(self._call({"do": "reset", "connector": connector})["reset"])
 
-    def kill(self) -> None:
-        """SIGKILL, as a crash or an OOM kill would."""
+    def kill(self) -> list[Path]:
+        """SIGKILL, as a crash or an OOM kill would. Returns vLLM's files in shared memory, now nobody's."""
+        maps = Path(f"/proc/{self.pid}/maps").read_text()
         os.kill(self.pid, signal.SIGKILL)
         self._stream.read()  # until the connection has ended with its process
         self.close()
+        return sorted(set(map(Path, re.findall(r"/\S+/vllm_offload_\S+", maps))))
 
     def close(self) -> None:
         """End the engine in order and wait for it."""
