@@ -75,7 +75,8 @@ class MooncakeBackend(Backend):
         staging = Staging(self._client, options)
         self._staging = staging
         self._reader = Reader(self._client, staging, self._readers)
-        self._writer = Writer(self._client, staging, self._writers)
+        sessions = not options.standalone
+        self._writer = Writer(self._client, staging, self._writers, sessions=sessions)
         self._unreachable = Unreachable(clock)
         self._removals = Removals()
         self._full_until = 0.0

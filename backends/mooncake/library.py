@@ -54,6 +54,13 @@ class NativeStore(Protocol):
         sizes: Sequence[Sequence[int]],
         offsets: Sequence[Sequence[int]],
     ) -> list[int]: ...
+    def batch_put_from_multi_buffers(
+        self,
+        keys: Sequence[str],
+        pointers: Sequence[Sequence[int]],
+        sizes: Sequence[Sequence[int]],
+        config: object,
+    ) -> list[int]: ...
     def batch_put_session_end(self, keys: Sequence[str]) -> list[int]: ...
     def batch_put_session_revoke(self, keys: Sequence[str]) -> list[int]: ...
     def get_into_ranges(

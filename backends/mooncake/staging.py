@@ -46,14 +46,26 @@ class Staging:
 
     def take(self, connection: Connection, deadline: Deadline) -> Slot | None:
         """A slot of one's own; None when none became free in time, or there is no memory for one."""
+        slots = self.take_some(connection, 1, deadline)
+        return slots[0] if slots else None
+
+    def take_some(self, connection: Connection, count: int, deadline: Deadline) -> list[Slot]:
+        """`count` slots at once, or none: nobody holds some and waits for more."""
         with self._changed:
-            if not self._changed.wait_for(self._available, deadline.remaining()):
-                return None
-            if self._lost >= _MOST_LOST * self._limit:
-                return None
-            self._out += 1
-            slot = self._free.pop() if self._free else None
-        return slot or self._made(connection)
+            fits = count <= self._limit and self._lost < _MOST_LOST * self._limit
+            if not fits or not self._changed.wait_for(
+                lambda: self._out + count <= self._limit, deadline.remaining()
+            ):
+                return []
+            self._out += count
+            found: list[Slot | None] = [self._free.pop() if self._free else None for _ in range(count)]
+        slots = [slot or self._made(connection) for slot in found]
+        whole = [slot for slot in slots if slot is not None]
+        if len(whole) == count:
+            return whole
+        for slot in slots:
+            self.give(slot, settled=True)
+        return []
 
     def give(self, slot: Slot | None, *, settled: bool) -> None:
         """Return a slot. Where a transfer is not `settled` its addresses are never used again."""
@@ -64,7 +76,7 @@ class Staging:
             if slot is not None and settled:
                 self._free.append(slot)
             self._lost += not settled
-            self._changed.notify()
+            self._changed.notify_all()
 
     def bounds(self) -> dict[str, Bound]:
         with self._changed:
@@ -73,14 +85,8 @@ class Staging:
                 "staging_lost": Bound(self._lost, _MOST_LOST * self._limit),
             }
 
-    def _available(self) -> bool:
-        return self._out < self._limit
-
     def _made(self, connection: Connection) -> Slot | None:
-        slot = _in_pool(connection) if self._shared else _mapped(self._client.register)
-        if slot is None:
-            self.give(None, settled=True)
-        return slot
+        return _in_pool(connection) if self._shared else _mapped(self._client.register)
 
 
 def _mapped(register: Callable[[Buffer], bool]) -> Slot | None:
@@ -94,7 +100,7 @@ def _mapped(register: Callable[[Buffer], bool]) -> Slot | None:
 def _in_pool(connection: Connection) -> Slot | None:
     """A standalone client reaches only memory that it shares with us."""
     address = connection.store.alloc_from_mem_pool(SLOT_BYTES)
-    if address <= 0:
+    if address <= 0 or connection.store.register_buffer(address, SLOT_BYTES):
         return None
     return Slot(address, memoryview((ctypes.c_ubyte * SLOT_BYTES).from_address(address)).cast("B"))
 

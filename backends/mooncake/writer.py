@@ -20,6 +20,7 @@ from sgkv.backends.mooncake.client import Client, Connection
 from sgkv.backends.mooncake.codes import OK, settled, start_status
 from sgkv.backends.mooncake.keys import native_key
 from sgkv.backends.mooncake.staging import SLOT_BYTES, Slot, Staging
+from sgkv.backends.mooncake.standalone import write_whole
 from sgkv.backends.workers import WorkerPool, spread_until
 
 _GROUP_BYTES = 8 << 20
@@ -30,8 +31,10 @@ _GROUP_ITEMS = 16
 class Writer:
     """Writes batches of distinct keys, in groups, in its own threads."""
 
-    def __init__(self, client: Client, staging: Staging, pool: WorkerPool) -> None:
+    def __init__(self, client: Client, staging: Staging, pool: WorkerPool, *, sessions: bool) -> None:
+        """`sessions` False is for a standalone client."""
         self._client = client
+        self._sessions = sessions
         self._staging = staging
         self._pool = pool
         self._claims = Claims()
@@ -64,6 +67,10 @@ class Writer:
             if connection is None:
                 for at in group:
                     statuses[at] = self._client.why_not
+                return
+            if not self._sessions:
+                for at in group:
+                    statuses[at] = write_whole(connection, self._staging, items[at], deadline)
                 return
             begun: dict[int, PutItem] = {}
             for at, status in self._begin(connection, items, group).items():
