@@ -25,8 +25,12 @@ class Range:
     """A run of one blob that fits a slot, and where its bytes go from there."""
 
     item: int
+    nth: int
+    """Among the ranges of its item."""
     offset: int
     size: int = 0
+    parts: int = 0
+    """How many parts of its item are filled when this range and those before it are."""
     targets: list[Buffer] = field(default_factory=list)
 
 
@@ -71,6 +75,18 @@ class Reader:
                 self._staging.give(slot, settled=bool(codes) and all(map(settled, codes)))
 
 
+@dataclass(slots=True)
+class _Front:
+    """How far an item is filled from its beginning on."""
+
+    next: int = 0
+    """The first range that is missing."""
+    parts: int = 0
+    arrived: dict[int, int] = field(default_factory=dict)
+    """Ranges beyond it, with their `parts`."""
+    busy: bool = False
+
+
 class _Batch:
     """One `get` under way, worked on by several threads."""
 
@@ -82,6 +98,10 @@ class _Batch:
         self._bad: list[Status | None] = [None] * len(items)
         self._done: list[Status | None] = [None] * len(items)
         self._unreachable: set[str] = set()
+        self._fronts = [_Front() for _ in items]
+        for item in items:
+            if item.progress is not None:
+                item.progress(0)
 
     def fail(self, load: Load, status: Status) -> None:
         with self._lock:
@@ -121,11 +141,29 @@ class _Batch:
             for target in piece.targets:
                 copy(target, arrived[at : at + len(target)])
                 at += len(target)
+            self._tell(piece)
             if self._last(piece):
                 ok = checked(self.items[piece.item])
                 with self._lock:
                     self._done[piece.item] = Status.OK if ok else Status.CORRUPT
         return True
+
+    def _tell(self, piece: Range) -> None:
+        """Let the item's owner look at what is filled without a gap; by one thread at a time."""
+        progress, front = self.items[piece.item].progress, self._fronts[piece.item]
+        if progress is None:
+            return
+        with self._lock:
+            front.arrived[piece.nth] = piece.parts
+            while front.next in front.arrived:
+                front.parts = front.arrived.pop(front.next)
+                front.next += 1
+            if front.busy:
+                return
+            front.busy, filled = True, front.parts
+        progress(filled)
+        with self._lock:
+            front.busy = False
 
     def _last(self, piece: Range) -> bool:
         with self._lock:
@@ -136,7 +174,8 @@ class _Batch:
 def plan(items: Sequence[GetItem], slot_bytes: int = SLOT_BYTES) -> list[Load]:
     """Cut items into native calls; parts that are neighbours in the blob become one range."""
     loads = [Load()]
-    for item, offset, target in _pieces(items, slot_bytes):
+    ranges = [0] * len(items)
+    for item, offset, target, parts in _pieces(items, slot_bytes):
         load = loads[-1]
         last = load.ranges[-1] if load.ranges else None
         neighbours = last is not None and last.item == item and last.offset + last.size == offset
@@ -144,18 +183,22 @@ def plan(items: Sequence[GetItem], slot_bytes: int = SLOT_BYTES) -> list[Load]:
             load, neighbours = Load(), False
             loads.append(load)
         if not neighbours:
-            load.ranges.append(Range(item, offset))
+            load.ranges.append(Range(item, ranges[item], offset))
+            ranges[item] += 1
         load.ranges[-1].targets.append(target)
         load.ranges[-1].size += len(target)
+        load.ranges[-1].parts = parts
         load.size += len(target)
     return loads if loads[-1].ranges else []
 
 
-def _pieces(items: Sequence[GetItem], most: int) -> Iterator[tuple[int, int, Buffer]]:
+def _pieces(items: Sequence[GetItem], most: int) -> Iterator[tuple[int, int, Buffer, int]]:
+    """(item, offset in the blob, where to, parts that are whole with it)"""
     for at, item in enumerate(items):
-        for offset, buffer in item.parts:
+        for part, (offset, buffer) in enumerate(item.parts):
             for start in range(0, len(buffer), most):
-                yield at, offset + start, buffer[start : start + most]
+                ends = start + most >= len(buffer)
+                yield at, offset + start, buffer[start : start + most], part + ends
 
 
 def _call(connection: Connection, slot: Slot, items: Sequence[GetItem], load: Load) -> list[int]:
