@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sgkv.backends.base import GetItem, Part, PutItem, Status
 from sgkv.backends.s3 import S3Backend, S3Options
+from sgkv.backends.s3.client import open_client, open_session
 from sgkv.store.lookup import leading_run
 from sgkv.testing.s3 import DIRECTORY_BUCKET
 from sgkv.testing.s3.double import S3Double
@@ -159,13 +162,17 @@ def test_a_large_prefix_is_removed_in_thousands(weed: SeaweedServer, open_s3: Op
     assert [info.key for info in backend.scan()] == ["other/c/1"]
 
 
+@pytest.mark.parametrize("plane", ["thin", "boto3"])
 def test_encryption_is_asked_for_where_it_may_be(
-    double: S3Double, open_s3: Open, options: S3Options, prefix: str
+    double: S3Double, open_s3: Open, options: S3Options, plane: str
 ) -> None:
-    from dataclasses import replace
-
-    backend = open_s3(replace(options, encryption="AES256"))
-    assert put(backend, key_of(1), b"secret") is Status.OK  # a directory bucket would refuse the header
+    """The double refuses the header in a directory bucket, as AWS does."""
+    options = replace(options, encryption="AES256", plane=plane)
+    assert put(open_s3(options), key_of(1), b"secret") is Status.OK
+    if options.bucket != DIRECTORY_BUCKET:
+        client = open_client(open_session(options), options, attempts=1, connections=1)
+        found = client.head_object(Bucket=options.bucket, Key=options.prefix + key_of(1))
+        assert found["ServerSideEncryption"] == "AES256"
 
 
 def test_without_conditional_writes_the_key_is_still_looked_for(

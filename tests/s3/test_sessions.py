@@ -64,6 +64,7 @@ def test_a_revoked_session_fails_no_operation(
     assert double.express.counts["InvalidToken"] >= 2
 
 
+@pytest.mark.slow
 def test_sessions_of_four_seconds_fail_none_of_a_thousand_operations(
     double: S3Double, open_s3: Open, prefix: str
 ) -> None:
@@ -71,7 +72,6 @@ def test_sessions_of_four_seconds_fail_none_of_a_thousand_operations(
     backend = open_directory(double, open_s3, prefix)
     assert put(backend, key_of(1), DATA) is Status.OK
     ends = time.monotonic() + 9
-    asked = []
 
     def work(at: int) -> list[object]:
         answers = []

@@ -15,6 +15,7 @@ from sgkv.testing.s3 import ACCESS_KEY, BUCKET, DIRECTORY_BUCKET, SECRET_KEY
 from sgkv.testing.s3.double import S3Double
 from sgkv.testing.s3.mischief import Trouble
 from sgkv.testing.s3.weed import SeaweedServer
+from sgkv.testing.waiting import wait_until
 from tests.store.conftest import chain, found_in, joined, layout, namespace, put, random_pages, read
 
 PATIENT = {"contains": 10, "get": 20, "put": 20}
@@ -52,8 +53,7 @@ def test_another_node_reads_what_one_wrote(weed: SeaweedServer, node: Node, plan
     session = second.open(namespace(), layout())
     assert found_in(session, hashes).pages == 10
     assert read(session, hashes) == ([None] * 10, joined(pages))
-    counters = second.stats().counters
-    assert counters["hit_pages"] == {"s3": 10, "cpu": 0, "disk": 0} or counters["hit_pages"]["s3"] == 10
+    assert second.stats().counters["hit_pages"]["s3"] == 10
     assert second.flush(10)
     assert read(session, hashes) == ([None] * 10, joined(pages))
 
@@ -123,10 +123,7 @@ def test_what_outlives_its_ttl_is_a_miss_and_swept(double: S3Double, node: Node)
     assert first.flush(30)
     bucket = first.tiers[-1].backend
     assert len(list(bucket.scan())) > 0
-    from sgkv.testing.waiting import wait_until
-
-    inner = bucket.inner if hasattr(bucket, "inner") else bucket
-    wait_until(lambda: inner.relist(10) and not list(bucket.scan()), "the sweep", 10)
+    wait_until(lambda: bucket.inner.relist(10) and not list(bucket.scan()), "the sweep", 10)
 
 
 def test_clearing_removes_the_namespace_from_the_bucket(double: S3Double, node: Node) -> None:
