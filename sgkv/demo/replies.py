@@ -12,9 +12,6 @@ OUTPUT_TOKENS = 16
 MARGIN_NAT = 0.3
 """In 16 bits: where a reader's own two best tokens are further apart, its choice must not change."""
 
-_REFERENCE = "reference"
-"""A cache salt under which nothing was ever stored: an engine's own answer."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -78,9 +75,12 @@ def ask_sglang(server: SglangServer) -> Ask:
     return ask
 
 
-def compare(prompts: Sequence[Sequence[int]], ask: Ask) -> Comparison:
-    """Ask each prompt twice: under a salt of its own, which finds nothing, and as it was stored."""
-    own = [ask(prompt, _REFERENCE) for prompt in prompts]
+def compare(prompts: Sequence[Sequence[int]], ask: Ask, reference: str = "reference") -> Comparison:
+    """Ask each prompt twice: under a cache salt that finds nothing, and as it was stored.
+
+    Raises RuntimeError where the salt `reference` was used for the same prompts before.
+    """
+    own = [ask(prompt, reference) for prompt in prompts]
     if cached := max(reply.cached_tokens for reply in own):
         raise RuntimeError(f"a reference answer was not computed: {cached} tokens came from a cache")
     shared = [ask(prompt, None) for prompt in prompts]

@@ -35,8 +35,10 @@ from sgkv.vllm.transfers import Outcome, Transfers
 
 logger = logging.getLogger("sgkv")
 
-_PIECE_BYTES = 64 << 20
-"""Of rows, read or written under one deadline."""
+_PIECE_BYTES = 8 << 20
+"""Of rows, read or written by one thread under one deadline."""
+_ALIGNED = 4096
+"""Tokens, of which the pieces of a job are multiples: the largest chunk that can be configured."""
 _LOOKUPS = 1024
 """Batches of lookups that may wait; past it chunks are misses."""
 _STORE_SHARE = 2
@@ -84,8 +86,8 @@ class SgkvTier(SecondaryTierManager):
         self._increments = metrics.Increments(counters)
         self._answers = Answers(self._ask)
         self._known = self._answers.known
-        self._lookups = WorkerPool(1, "sgkv-lookup", backlog=_LOOKUPS)
-        self._transfers = Transfers(counters, max(self._row_bytes, len(self._view) // _STORE_SHARE))
+        self.lookups = WorkerPool(1, "sgkv-lookup", backlog=_LOOKUPS)
+        self.transfers = Transfers(counters, max(self._row_bytes, len(self._view) // _STORE_SHARE))
         self._report_leftovers()
 
     def lookup(self, key: bytes, req_context: Any) -> Any:
@@ -116,7 +118,7 @@ class SgkvTier(SecondaryTierManager):
     def get_finished_jobs(self) -> Iterable[Any]:
         """One result a job; also the moment when lookups that were answered become known."""
         self._answers.collect()
-        return [self._result(outcome) for outcome in self._transfers.outcomes()]
+        return [self._result(outcome) for outcome in self.transfers.outcomes()]
 
     def drain_jobs(self) -> None:
         """VLLM resets its caches: on request, for a sleep, or because its weights were changed.
@@ -124,7 +126,7 @@ class SgkvTier(SecondaryTierManager):
         It does not say which, so what is stored from now on belongs to new, private weights and nothing older
         is found. Waits for jobs under way, no longer than their deadlines.
         """
-        if not self._transfers.drain(self._longest):
+        if not self.transfers.drain(self._longest):
             logger.warning("sgkv: transfers did not end within %.0f s", self._longest)
         self._answers.clear()
         with contained("a reset", self.library.store.counters):
@@ -139,8 +141,8 @@ class SgkvTier(SecondaryTierManager):
 
     def shutdown(self) -> None:
         """End the threads, close the store and let go of vLLM's memory, which it cannot unmap before."""
-        self._lookups.close(_CLOSE_SECONDS)
-        ended = self._transfers.close(_CLOSE_SECONDS)
+        self.lookups.close(_CLOSE_SECONDS)
+        ended = self.transfers.close(_CLOSE_SECONDS)
         with contained("closing the store", self.library.store.counters):
             self.library.store.close()
         if ended:
@@ -161,35 +163,56 @@ class SgkvTier(SecondaryTierManager):
                 answers.update(dict.fromkeys(found, HIT))
             self._answers.publish(answers)
 
-        return self._lookups.submit(find) is not None
+        return self.lookups.submit(find) is not None
 
     def _submit(self, job: Any, *, is_load: bool) -> None:
         keys = list(job.keys)
         rows = dict(zip(keys, compat.chunk_ids(job), strict=True))
         move = partial(self._move, context=job.req_context, rows=rows, chain=self._chain(job.req_context))
-        self._transfers.submit(Outcome(job.job_id, keys, is_load), len(keys) * self._row_bytes, move)
+        self.transfers.submit(Outcome(job.job_id, keys, is_load), len(keys) * self._row_bytes, move)
 
     def _chain(self, context: Any) -> Chain | None:
         return self._chains.of(context.req_id) if self._chains else None
 
     def _move(self, outcome: Outcome, context: Any, rows: dict[bytes, int], chain: Chain | None) -> None:
+        """One job, its pieces in several threads at once."""
         began = time.perf_counter()
-        step = max(1, _PIECE_BYTES // self._row_bytes)
-        for group, members in groupby(_wanted(outcome.keys, context), key=group_of):
-            shelf, chunks = self.library.shelf(group), list(members)
-            for at in range(0, len(chunks), step):
-                piece = chunks[at : at + step]
-                buffers = [self._row(rows[chunk.key]) for chunk in piece]
-                seconds = self._times.get_deadline if outcome.is_load else self._times.set_deadline
-                move = shelf.read if outcome.is_load else shelf.write
-                moved = move(piece, buffers, chain, Deadline(seconds))
-                outcome.done += [chunk.key for chunk, done in zip(piece, moved, strict=True) if done]
-                for buffer in buffers:
-                    buffer.release()
-                if self._transfers.refusing or not any(moved):
-                    break  # the rest of a prefix is of no use without it
+        pieces = self._pieces(outcome.keys, context)
+        failed = False
+
+        def move(at: int) -> None:
+            nonlocal failed
+            if not failed and not self.transfers.refusing:  # the rest of a prefix is of no use without it
+                done = self._move_piece(pieces[at], outcome.is_load, rows, chain)
+                outcome.done.extend(done)
+                failed = not done
+
+        self.transfers.spread(outcome, len(pieces), move)
         outcome.seconds = time.perf_counter() - began
         outcome.nbytes = len(outcome.done) * self._row_bytes
+
+    def _pieces(self, keys: Collection[bytes], context: Any) -> list[list[Wanted]]:
+        """`keys` by group and position, cut where sgkv's own chunks end."""
+        pieces: list[list[Wanted]] = []
+        for group, members in groupby(_wanted(keys, context), key=group_of):
+            tokens = self.library.shelf(group).chunk_tokens
+            span = max(1, _PIECE_BYTES // self._row_bytes * tokens // _ALIGNED) * _ALIGNED
+            pieces += [list(piece) for _, piece in groupby(members, key=partial(_piece_of, span))]
+        return pieces
+
+    def _move_piece(
+        self, piece: Sequence[Wanted], is_load: bool, rows: dict[bytes, int], chain: Chain | None
+    ) -> list[bytes]:
+        """The keys that were moved."""
+        shelf = self.library.shelf(group_of(piece[0]))
+        buffers = [self._row(rows[chunk.key]) for chunk in piece]
+        deadline = Deadline(self._times.get_deadline if is_load else self._times.set_deadline)
+        try:
+            moved = (shelf.read if is_load else shelf.write)(piece, buffers, chain, deadline)
+        finally:
+            for buffer in buffers:
+                buffer.release()
+        return [chunk.key for chunk, done in zip(piece, moved, strict=True) if done]
 
     def _result(self, outcome: Outcome) -> Any:
         if outcome.is_load and len(outcome.done) < len(outcome.keys):
@@ -215,3 +238,8 @@ def _wanted(keys: Collection[bytes], context: Any) -> list[Wanted]:
 
 def _order(chunk: Wanted) -> tuple[int, int]:
     return group_of(chunk), chunk.end
+
+
+def _piece_of(span: int, chunk: Wanted) -> int:
+    """Which piece of `span` tokens of its request a chunk lies in."""
+    return (chunk.end - 1) // span

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sgkv.backends.workers import WorkerPool
+from sgkv.backends.workers import WorkerPool, spread
 from sgkv.boundary import contained
 from sgkv.counters import Counters
 
-_THREADS, _BACKLOG = 2, 1024
+_THREADS, _BACKLOG = 4, 1024
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Transfers:
     """Loads and stores under way, and their outcomes. Loads have threads of their own. Any thread."""
 
     def __init__(self, counters: Counters, max_store_bytes: int) -> None:
-        """`max_store_bytes` of rows may wait to be stored: vLLM cannot reuse them until they are."""
+        """`max_store_bytes` of rows, or one job, may wait to be stored: vLLM cannot reuse them before."""
         self._counters = counters
         self._max_store_bytes = max_store_bytes
         self._loads = WorkerPool(_THREADS, "sgkv-load", backlog=_BACKLOG)
@@ -61,6 +61,10 @@ class Transfers:
         if (self._loads if outcome.is_load else self._stores).submit(run) is None:
             self._end(outcome, waiting)
 
+    def spread(self, outcome: Outcome, parts: int, work: Callable[[int], None]) -> None:
+        """Call `work` for each part of a job under way, in its thread and in others that are free."""
+        spread(self._loads if outcome.is_load else self._stores, parts, work, _THREADS - 1)
+
     def outcomes(self) -> list[Outcome]:
         """Of the jobs that ended since the last call."""
         ended = []
@@ -73,24 +77,29 @@ class Transfers:
         """Jobs should end as soon as they can."""
         return self._refusing
 
-    def drain(self, timeout: float) -> bool:
-        """Wait for the jobs under way; those that have not begun move nothing. False when time ran out."""
+    def wait(self, timeout: float) -> bool:
+        """Wait until every job has ended; False when time ran out."""
         with self._changed:
-            self._refusing = True
-            try:
-                return self._changed.wait_for(lambda: not self._running, timeout)
-            finally:
-                self._refusing = False
+            return self._changed.wait_for(lambda: not self._running, timeout)
+
+    def drain(self, timeout: float) -> bool:
+        """The same, but jobs that have not begun move nothing."""
+        self._refusing = True
+        try:
+            return self.wait(timeout)
+        finally:
+            self._refusing = False
 
     def close(self, timeout: float) -> bool:
-        """The same, for good."""
+        """`drain`, for good."""
         drained = self.drain(timeout)
         self._refusing = True
         return all([self._loads.close(timeout), self._stores.close(timeout), drained])
 
     def _admit(self, store_bytes: int) -> bool:
         with self._changed:
-            admitted = not store_bytes or self._storing + store_bytes <= self._max_store_bytes
+            fits = self._storing + store_bytes <= self._max_store_bytes
+            admitted = fits or not store_bytes or not self._storing
             self._running += admitted
             self._storing += store_bytes * admitted
         return admitted

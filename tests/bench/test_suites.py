@@ -53,6 +53,7 @@ CASES = {
         *(f"{operation}_{batch}" for batch in ("1MiB_b16", "8MiB_b8") for operation in ("put", "get")),
         "lookup_400",
     ],
+    "vllm": ["tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400", "tier_lookup_400_first"],
 }
 BARRED = {
     "hicache": set(CASES["hicache"]),
@@ -64,6 +65,7 @@ BARRED = {
     "trouble": {"exists_p99_hung_disk", "get_p99_hung_disk"},
     "s3": {"get_8MiB_c8", "get_8MiB_c8_boto3", "put_8MiB_c8", "lookup_400"},
     "mooncake": set(CASES["mooncake"]),
+    "vllm": {"tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400"},
     "kernels": {case for case in COMPILED + MOVED if not case.startswith("h2d")},
 }
 """Cases that the project promises something for."""

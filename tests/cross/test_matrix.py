@@ -64,7 +64,7 @@ def test_bytes_that_nobody_converted_would_be_noticed(
     assert scramble(llama.folder / "kv", tmp_path / "kv") > 0
     settings = matrix.configuration(tmp_path / "kv", KIND, DTYPE)
     with vllm_host.start(llama.folder / "model", matrix.transfer(settings)) as engine:
-        found = compare(PROMPTS, ask_vllm(engine))
+        found = compare(PROMPTS, ask_vllm(engine), "control")
     assert found.cached_tokens == matrix.FULL_PAGE_TOKENS
     assert matrix.Row(KIND, DTYPE, "sglang", "vllm", found).complaints
     assert found.equal_outputs == 0

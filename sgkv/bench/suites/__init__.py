@@ -9,7 +9,19 @@ from sgkv.bench.effort import Effort
 from sgkv.bench.records import Record
 from sgkv.bench.scratch import Scratch
 
-SUITES = ("hicache", "cpu", "disk", "lookup", "hash", "startup", "trouble", "kernels", "s3", "mooncake")
+SUITES = (
+    "hicache",
+    "cpu",
+    "disk",
+    "lookup",
+    "hash",
+    "startup",
+    "trouble",
+    "kernels",
+    "s3",
+    "mooncake",
+    "vllm",
+)
 
 
 def measure(suite: str, effort: Effort, scratch: Scratch) -> Iterator[Record]:
