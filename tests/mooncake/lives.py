@@ -140,6 +140,15 @@ def unmapped_after_a_timeout(master: str, admin: str):
     assert time.monotonic() - begin < PATIENCE
 
 
+def end_while_calls_hang(master: str, admin: str):
+    """The interpreter ends, and with it the library, while threads are inside of it."""
+    backend = opened(master, admin)
+    print("ready", flush=True)  # noqa: T201
+    sys.stdin.readline()  # meanwhile the master was stopped
+    assert get(backend, key_of(1), MIB, Deadline(0.1)) is Status.TIMEOUT
+    assert put(backend, key_of(2), blob(MIB), Deadline(0.1)) is Status.TIMEOUT
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](*sys.argv[2:4])
     print("alive", flush=True)  # noqa: T201

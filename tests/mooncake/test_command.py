@@ -4,12 +4,15 @@ import signal
 import subprocess
 import sys
 
+import pytest
 import yaml
 
 from sgkv.backends.mooncake.diagnosis import diagnose
 from sgkv.backends.mooncake.library import _explain
 from sgkv.config import MooncakeTier, load
 from tests.mooncake.pool import MIB, Pool, free_port
+
+pytestmark = pytest.mark.slow
 
 SGKV = [sys.executable, "-m", "sgkv"]
 SECONDS = 60

@@ -53,6 +53,14 @@ def test_with_a_master_that_dies_meanwhile(own_pool: Pool, name: str):
     assert process.returncode in (0, 1)
 
 
+def test_an_end_while_the_master_hangs(own_pool: Pool):
+    process = begin(own_pool.start(), "end_while_calls_hang")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    own_pool.master.pause()
+    assert_lives(process, "go\n")
+
+
 def test_memory_that_goes_away_after_a_timeout(own_pool: Pool):
     process = begin(own_pool.start(), "unmapped_after_a_timeout")
     assert process.stdout is not None
