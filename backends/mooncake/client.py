@@ -20,7 +20,7 @@ from sgkv.backends.mooncake.library import NativeStore, load, placement, set_up
 from sgkv.backends.mooncake.options import MooncakeOptions
 from sgkv.backends.mooncake.reachable import why_not_reachable
 from sgkv.backends.mooncake.regions import Region, Regions
-from sgkv.backends.workers import WorkerPool
+from sgkv.backends.workers import WorkerPool, in_background
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Client:
         """Start an attempt unless one is under way, done, or not due."""
         with self._lock:
             due = self._state is State.FAILED and self._clock() >= self._retry_at
-            if not due or (attempt := self._connector.submit(self._attempt)) is None:
+            if not due or (attempt := in_background(self._connector, self._attempt)) is None:
                 return None
             self._state = State.CONNECTING
             return attempt
