@@ -138,7 +138,7 @@ class BackendStats:
     counters: dict[str, int] = field(default_factory=dict)
     """Backend-specific monotonic counters, named like Prometheus metrics without prefix."""
     states: dict[str, int] = field(default_factory=dict)
-    """Backend-specific gauges, such as the state of a breaker."""
+    """Backend-specific gauges, such as the state of a breaker or bytes registered."""
 
 
 class Backend(ABC):
@@ -204,7 +204,11 @@ class Backend(ABC):
 
     @abstractmethod
     def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
-        """Iterate over blobs whose key starts with `prefix`, in no particular order."""
+        """Iterate over blobs whose key starts with `prefix`, in no particular order.
+
+        For people and tools, not for engines: a remote backend raises ConnectionError where it cannot
+        list to the end, because a part would be taken for the whole.
+        """
 
     @abstractmethod
     def stats(self) -> BackendStats:

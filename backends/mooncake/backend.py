@@ -170,20 +170,19 @@ class MooncakeBackend(Backend):
             return connection.store.remove_by_regex(pattern_below(prefix), True) >= 0
 
     def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
-        """Through the master's HTTP server; nothing, and a warning, where that does not answer."""
+        """Through the master's HTTP server. Raises ConnectionError where that does not answer."""
         try:
             yield from self._admin.blobs(prefix)
         except OSError as error:
-            log.warning("%s: %s does not say what it holds: %s", self.name, self._admin.url, error)
+            raise ConnectionError(f"{self._admin.url} does not say what it holds: {error}") from error
 
     def stats(self) -> BackendStats:
         with self._lock:
             counters = dict(self._counters)
         counters["put_direct_bytes"], counters["put_copied_bytes"] = self._writer.moved
-        counters["registered_bytes"] = self._client.registered_bytes
-        counters["connected"] = int(self.connected)
+        states = {"registered_bytes": self._client.registered_bytes, "connected": int(self.connected)}
         bounds = self._readers.bounds("read") | self._writers.bounds("write") | self._staging.bounds()
-        return BackendStats(bounds=bounds, counters=counters)
+        return BackendStats(bounds=bounds, counters=counters, states=states)
 
     def close(self) -> None:
         if self._client.foreign:
