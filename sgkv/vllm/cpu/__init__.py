@@ -20,5 +20,7 @@ def cpu_environment(kv_gib: int = 1) -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
+        # In this project's folder vLLM would take `triton_kernels` there for the package of that name.
+        "PYTHONSAFEPATH": "1",
         "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
     }
