@@ -8,6 +8,7 @@ of 0.5.23; golden vectors in the tests, which also compare with the installed SG
 
 from __future__ import annotations
 
+import re
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,9 @@ _U32_BYTES = array(_U32).itemsize
 _NARROW = 0xFFFF_FFFF
 _WIDE_MARK = b"\xff"
 _NAMESPACE_TAG = b"sglang-cache-namespace-v1"
+
+BLOB_KEY = re.compile(r"([0-9a-f]{32})/([cp])/([0-9a-f]{2})/([0-9a-f]{64})")
+"""Namespace, kind, shard and hash of what `chunk_keys` and `page_keys` make for tiers below memory."""
 
 
 def hash_pages(token_ids: Sequence[int], page_tokens: int, prior: str | None = None) -> list[str]:
@@ -96,6 +100,12 @@ def chunk_keys(namespace: str, last_hashes: Sequence[str]) -> list[str]:
 def page_keys(namespace: str, hashes: Sequence[str]) -> list[str]:
     """Blob keys of single pages: those outside a full chunk, and all pages of the cpu tier."""
     return [f"{namespace}/p/{h[:2]}/{h}" for h in hashes]
+
+
+def is_blob_key(key: str) -> bool:
+    """Whether a blob of ours could be called so; other people's objects are not."""
+    found = BLOB_KEY.fullmatch(key)
+    return found is not None and found[3] == found[4][:2]
 
 
 def packed_hashes(hashes: Sequence[str]) -> bytes:

@@ -50,12 +50,14 @@ class S3Backend(Backend):
         name: str = "s3",
         capacity: int | None = None,
         ttl: float | None = None,
+        ours: Callable[[str], bool] = lambda _: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Reaches for nothing yet but a first listing, in the background.
 
         `capacity` in bytes over all who use the prefix; None leaves the size to the bucket's lifecycle.
-        `ttl` in seconds: older blobs are swept. An endpoint that cannot be reached is no error here.
+        `ttl` in seconds: older blobs are swept. Objects below the prefix whose keys are not `ours` are
+        neither counted, evicted nor swept. An endpoint that cannot be reached is no error here.
         Raises ValueError for options that contradict themselves.
         """
         if capacity is not None and capacity <= 0:
@@ -94,6 +96,7 @@ class S3Backend(Backend):
             pause=options.list_seconds,
             ttl=ttl,
             most=options.known_keys,
+            ours=ours,
         )
         self._examiner = self._workers("examine", 1)
         if options.examine:
@@ -160,7 +163,7 @@ class S3Backend(Backend):
             if not admitted:
                 return False
             try:
-                keys = [blob.key for page in self._listing.pages(prefix) for blob in page]
+                keys = [blob.key for page in self._listing.pages(prefix) for blob in page.blobs]
             except ConnectionError as error:
                 self._faults.note("list", "list", str(error))
                 return False
@@ -171,7 +174,7 @@ class S3Backend(Backend):
         for page in self._listing.pages(prefix):
             if self._gate.closed:
                 return
-            yield from page
+            yield from page.blobs
 
     def touch(self, keys: Sequence[str]) -> None:
         self._known.touch(keys)
@@ -247,7 +250,12 @@ class S3Backend(Backend):
         removed = [False] * len(batches)
 
         def remove(at: int) -> None:
-            removed[at] = self._listing.remove(batches[at])
+            try:
+                self._listing.remove(batches[at])
+            except ConnectionError as error:
+                self._faults.note("delete", "remove", str(error))
+                return
+            removed[at] = True
 
         spread(self._writers, len(batches), remove, self._writers.threads)
         if all(removed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -23,8 +23,8 @@ class S3Options:
     """TLS: check certificates; a path is a file of certificate authorities."""
     profile: str | None = None
     access_key: str | None = None
-    secret_key: str | None = None
-    session_token: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
     session_auth: bool = True
     """Directory buckets: CreateSession; without it every request is authorized by itself."""
     plane: Literal["thin", "boto3"] = "thin"

@@ -7,14 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.s3.clocks import served_at
 from sgkv.backends.s3.replies import Abandoned, Locked
 from sgkv.backends.workers import WorkerPool
 
@@ -32,14 +32,14 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 class Grant:
     """A session as the server gave it."""
 
-    keys: ReadOnlyCredentials
+    keys: ReadOnlyCredentials = field(repr=False)
     seconds: float
     """Of life left when it arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    keys: ReadOnlyCredentials
+    keys: ReadOnlyCredentials = field(repr=False)
     renew_at: float
     ends_at: float
 
@@ -51,10 +51,8 @@ def create_session(client: Any, bucket: str) -> Grant:
     """
     answer = client.create_session(Bucket=bucket)
     given = answer["Credentials"]
-    now = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-    asked_at = parsedate_to_datetime(now).timestamp() if now else time.time()
     keys = ReadOnlyCredentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
-    return Grant(keys, given["Expiration"].timestamp() - asked_at)
+    return Grant(keys, given["Expiration"].timestamp() - served_at(answer))
 
 
 class SessionKeys:

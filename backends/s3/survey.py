@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 from sgkv.backends.base import BlobInfo
@@ -12,14 +10,12 @@ from sgkv.backends.s3.faults import FaultLog
 from sgkv.backends.s3.known import KnownKeys
 from sgkv.backends.s3.listing import DELETE_BATCH, Listing
 
-log = logging.getLogger(__name__)
-
 
 class Survey:
     """One thread that lists the prefix at once and then every `pause` seconds.
 
     A bucket with a capacity is counted whole; of any other no more keys are looked at than are
-    remembered. Blobs older than `ttl` are removed, whoever wrote them.
+    remembered. Blobs older than `ttl`, by the server's clock, are removed, whichever process wrote them.
     """
 
     def __init__(
@@ -31,16 +27,16 @@ class Survey:
         pause: float | None,
         ttl: float | None,
         most: int,
-        wall: Callable[[], float] = time.time,
+        ours: Callable[[str], bool],
     ) -> None:
-        """`pause` and `ttl` in seconds, None is never; `wall` gives Unix seconds."""
+        """`pause` and `ttl` in seconds, None is never; keys that are not `ours` are passed over."""
         self._listing = listing
         self._known = known
         self._faults = faults
         self._pause = pause
         self._ttl = ttl
         self._most = most
-        self._wall = wall
+        self._ours = ours
         self._changed = threading.Condition()
         self._rounds = 0
         self._asked = 1
@@ -93,10 +89,11 @@ class Survey:
         listed: set[str] = set()
         for page in self._listing.pages(""):
             self._faults.count("requests_list")
-            old = [blob.key for blob in page if self._expired(blob)]
+            blobs = [blob for blob in page.blobs if self._ours(blob.key)]
+            old = [blob.key for blob in blobs if self._expired(blob, page.now)]
             self._sweep(old)
             gone = set(old)
-            for blob in page:
+            for blob in blobs:
                 if blob.key not in gone:
                     listed.add(blob.key)
                     self._known.see(blob.key, blob.size, seen_at=began, cold=True)
@@ -104,12 +101,16 @@ class Survey:
                 return
         self._known.miss_unlisted(listed, began)
 
-    def _expired(self, blob: BlobInfo) -> bool:
-        return self._ttl is not None and blob.modified + self._ttl < self._wall()
+    def _expired(self, blob: BlobInfo, now: float) -> bool:
+        return self._ttl is not None and blob.modified + self._ttl < now
 
     def _sweep(self, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), DELETE_BATCH):
             some = keys[start : start + DELETE_BATCH]
-            if self._listing.remove(some):
-                self._known.miss(some)
-                self._faults.count("swept", len(some))
+            try:
+                self._listing.remove(some)
+            except ConnectionError as error:  # they are old in the next round, too
+                self._faults.note("sweep", "sweep", str(error))
+                return
+            self._known.miss(some)
+            self._faults.count("swept", len(some))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from sgkv.chunk.header import (
@@ -13,9 +12,8 @@ from sgkv.chunk.header import (
     decode_header,
     stored_header_size,
 )
+from sgkv.keys import BLOB_KEY, is_blob_key
 from sgkv.prewarm.outcomes import Outcome
-
-_KEY = re.compile(r"([0-9a-f]{32})/([cp])/([0-9a-f]{2})/([0-9a-f]{64})")
 
 
 class BlobName(NamedTuple):
@@ -37,8 +35,8 @@ class Examined(NamedTuple):
 
 def parse_key(key: str) -> BlobName | None:
     """None for what is no key of a chunk or page blob, such as other people's objects."""
-    found = _KEY.fullmatch(key)
-    if found is None or found[3] != found[4][:2]:
+    found = BLOB_KEY.fullmatch(key)
+    if found is None or not is_blob_key(key):
         return None
     return BlobName(found[1], found[2], found[4])
 

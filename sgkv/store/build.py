@@ -7,6 +7,7 @@ from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.disk import DiskBackend
 from sgkv.config import ResolvedConfig, ResolvedCpu, ResolvedDisk, ResolvedMooncake, ResolvedS3, ResolvedTier
 from sgkv.counters import Counters
+from sgkv.keys import is_blob_key
 from sgkv.metrics import Metrics
 from sgkv.store.store import Store, StoreOptions
 from sgkv.store.tier import Tier
@@ -70,8 +71,8 @@ def _bucket(resolved: ResolvedS3) -> Backend:
     from sgkv.backends.s3 import S3Backend
     from sgkv.store.buckets import s3_options
 
-    tier = resolved.tier
-    return S3Backend(s3_options(tier), name=tier.name, capacity=resolved.capacity, ttl=resolved.ttl)
+    tier, capacity = resolved.tier, resolved.capacity
+    return S3Backend(s3_options(tier), name=tier.name, capacity=capacity, ttl=resolved.ttl, ours=is_blob_key)
 
 
 def _pool(resolved: ResolvedMooncake) -> Backend:

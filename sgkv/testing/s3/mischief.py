@@ -23,6 +23,8 @@ class Trouble:
     """Break off in the middle of the body."""
     flip: bool = False
     """Change one bit in the middle of the body."""
+    body: bytes | None = None
+    """Answer with this body, whatever the server behind says."""
     etag: str | None = None
     """Answer with this ETag."""
 
@@ -62,6 +64,10 @@ class Mischief:
         status, headers = begun[0]
         if trouble.etag is not None:
             headers = [*((n, v) for n, v in headers if n.lower() != "etag"), ("ETag", trouble.etag)]
+        if trouble.body is not None:
+            body = bytearray(trouble.body)
+            length = "Content-Length", str(len(body))
+            headers = [*((n, v) for n, v in headers if n.lower() != "content-length"), length]
         if trouble.flip and body:
             body[len(body) // 2] ^= 1
         start_response(status, headers)
