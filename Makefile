@@ -12,6 +12,9 @@ VLLM_STAMP := $(VLLM_VENV)/.setup-done
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for it in python3.11 python3; do $$it -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$it && exit; done; echo python3)
 PYTEST_ARGS ?=
+# Starting an engine keeps one core busy and much of the rest waits: two tests at a time, a class or a file each.
+WORKERS ?= 2
+SPREAD = -n $(WORKERS) --dist loadscope
 BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble kernels s3 mooncake
 JSON ?=
 ENGINE ?= sglang
@@ -22,7 +25,7 @@ MINUTES ?= 3
 
 help:
 	@echo "make demo       serve a prompt, kill the engine, serve it again from the store"
-	@echo "make test       everything, with real servers (PYTEST_ARGS=... reaches pytest)"
+	@echo "make test       everything, with real servers (WORKERS=2 at a time; PYTEST_ARGS=... reaches pytest)"
 	@echo "make test-fast  what takes neither servers nor tens of seconds"
 	@echo "make soak       MINUTES=3 of traffic that watches memory, threads, files and leases (JSON=FILE)"
 	@echo "make lint       ruff and mypy --strict       make format  ruff's formatter"
@@ -54,10 +57,10 @@ demo: setup $(if $(filter-out sglang,$(ENGINE)),setup-vllm)
 	$(BIN)/python -m sgkv demo --engine $(ENGINE) $(if $(JSON),--json $(JSON))
 
 test: setup setup-vllm
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest $(SPREAD) $(PYTEST_ARGS)
 
 test-fast: setup
-	$(BIN)/pytest -m "not server and not slow" $(PYTEST_ARGS)
+	$(BIN)/pytest $(SPREAD) -m "not server and not slow" $(PYTEST_ARGS)
 
 soak: setup
 	MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=65536 $(BIN)/python -m scripts.soak --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
