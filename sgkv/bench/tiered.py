@@ -1,4 +1,4 @@
-"""What the suite `vllm` measures, run where vLLM is: ``python -m sgkv.bench.tiered SCALE ROUNDS FOLDER``.
+"""What the suite `vllm` measures, where vLLM is: ``python -m sgkv.bench.tiered SCALE ROUNDS MEMORY DISK``.
 
 The tier is the one that vLLM loads, with vLLM's own job and context types, over a disk tier; what calls
 it here stands in for the scheduler.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -92,43 +93,61 @@ def fresh_keys(number: int) -> list[bytes]:
     return [make_offload_key(os.urandom(32), 0) for _ in range(number)]
 
 
-def measure(effort: Effort, folder: Path) -> Iterator[Record]:
-    rows = effort.of(_ROWS, least=4)
-    scheduler = Scheduler(folder / "sgkv", rows)
+def measure(effort: Effort, memory: Path, disk: Path) -> Iterator[Record]:
+    """Stores in the folder `memory`, where no device hides what our code costs; loads on `disk`, from the
+    page cache, because a memory file system cannot do what the disk tier asks first (RWF_NOWAIT).
+    """
+    with _contest(memory, effort) as contest:
+        yield _speed("tier_store_1MiB", interleave(contest.stores(), effort.rounds), contest.rows)
+    with _contest(disk, effort) as contest:
+        for store in contest.stores().values():
+            store()
+        contest.check()
+        yield _speed("tier_load_1MiB", interleave(contest.loads(), effort.rounds), contest.rows)
+        yield from _lookups(contest.scheduler, effort)
+
+
+class _Contest:
+    """The tier and one file a row, on the same rows."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        (folder / "raw").mkdir()
+        self.rows = rows
+        self.scheduler = Scheduler(folder / "sgkv", rows)
+        flat = self.scheduler.memory.data.cast("B")
+        pages = [[flat[at : at + _ROW]] for at in range(0, rows * _ROW, _ROW)]
+        self._files = Files(Payload(pages), folder / "raw", pages_a_file=1)
+        self._keys, self._names = _Fresh(rows), _Fresh(rows)
+
+    def stores(self) -> dict[str, Callable[[], object]]:
+        return {
+            "sgkv": lambda: self.scheduler.move(self._keys.new(), load=False),
+            "raw": lambda: self._files.put([key.hex() for key in self._names.new()]),
+        }
+
+    def loads(self) -> dict[str, Callable[[], object]]:
+        return {
+            "sgkv": lambda: self.scheduler.move(self._keys.last, load=True),
+            "raw": lambda: self._files.get([key.hex() for key in self._names.last]),
+        }
+
+    def check(self) -> None:
+        """Raises BenchError where the tier does not bring back what it was given."""
+        wanted = self.scheduler.memory.copy()
+        for load in self.loads().values():
+            self.scheduler.memory[:] = 0
+            load()
+            if not np.array_equal(self.scheduler.memory, wanted):
+                raise BenchError("other bytes came back than were stored")
+
+
+@contextmanager
+def _contest(folder: Path, effort: Effort) -> Iterator[_Contest]:
+    contest = _Contest(folder, effort.of(_ROWS, least=4))
     try:
-        yield from _transfers(scheduler, effort, folder / "raw", rows)
-        yield from _lookups(scheduler, effort)
+        yield contest
     finally:
-        scheduler.tier.shutdown()
-
-
-def _transfers(scheduler: Scheduler, effort: Effort, plain: Path, rows: int) -> Iterator[Record]:
-    plain.mkdir()
-    flat = scheduler.memory.data.cast("B")
-    pages = [[flat[at : at + _ROW]] for at in range(0, rows * _ROW, _ROW)]
-    files = Files(Payload(pages), plain, pages_a_file=1)
-    keys, names = _Fresh(rows), _Fresh(rows)
-    store = interleave(
-        {
-            "sgkv": lambda: scheduler.move(keys.new(), load=False),
-            "raw": lambda: files.put([key.hex() for key in names.new()]),
-        },
-        effort.rounds,
-    )
-    wanted = scheduler.memory.copy()
-    scheduler.memory[:] = 0
-    scheduler.move(keys.last, load=True)
-    if not np.array_equal(scheduler.memory, wanted):
-        raise BenchError("the tier read back other bytes than it was given")
-    load = interleave(
-        {
-            "sgkv": lambda: scheduler.move(keys.last, load=True),
-            "raw": lambda: files.get([key.hex() for key in names.last]),
-        },
-        effort.rounds,
-    )
-    yield _speed("tier_store_1MiB", store, rows)
-    yield _speed("tier_load_1MiB", load, rows)
+        contest.scheduler.tier.shutdown()
 
 
 class _Fresh:
@@ -199,7 +218,7 @@ def _offloading() -> Any:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[3])
-    records = list(measure(Effort(float(sys.argv[1]), int(sys.argv[2])), place))
-    (place / "records").write_bytes(pickle.dumps(records))
+    memory, disk = map(Path, sys.argv[3:])
+    records = list(measure(Effort(float(sys.argv[1]), int(sys.argv[2])), memory, disk))
+    (disk / "records").write_bytes(pickle.dumps(records))
     os._exit(0)  # vLLM's import leaves threads that would be waited for

@@ -16,15 +16,13 @@ _SECONDS = 600
 
 
 def measure(effort: Effort, scratch: Scratch) -> Iterator[Record]:
-    """``tier_store_1MiB``, ``tier_load_1MiB`` and ``tier_lookup_400``.
-
-    Written and read in memory, where no device hides what our own code costs.
-    """
-    folder = scratch.memory()
-    python, found = vllm_python(), folder / "records"
+    """``tier_store_1MiB``, ``tier_load_1MiB``, and ``tier_lookup_400`` with the step before it."""
+    memory, disk = scratch.memory(), scratch.disk()
+    python, found = vllm_python(), disk / "records"
     if not python.exists():
         raise BenchError(f"{python} is not there: `make setup-vllm` builds an environment with vLLM")
-    command = [str(python), "-m", "sgkv.bench.tiered", str(effort.scale), str(effort.rounds), str(folder)]
+    figures = (str(effort.scale), str(effort.rounds))
+    command = [str(python), "-m", "sgkv.bench.tiered", *figures, str(memory), str(disk)]
     try:
         done = subprocess.run(  # noqa: S603 - ourselves
             command, capture_output=True, text=True, timeout=_SECONDS, check=False, env=cpu_environment()
