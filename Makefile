@@ -15,7 +15,7 @@ PYTEST_ARGS ?=
 # Starting an engine keeps one core busy and much of the rest waits: two tests at a time, a class or a file each.
 WORKERS ?= 2
 SPREAD = -n $(WORKERS) --dist loadscope
-BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble kernels s3 mooncake
+BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble kernels s3 mooncake vllm
 JSON ?=
 ENGINE ?= sglang
 MINUTES ?= 3
@@ -74,7 +74,7 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup
+bench: setup $(if $(filter vllm,$(BENCH_SUITES)),setup-vllm)
 	$(BIN)/python -m sgkv bench $(BENCH_SUITES) $(if $(JSON),--json $(JSON))
 
 clean:
