@@ -58,7 +58,8 @@ class S3Backend(Backend):
         `capacity` in bytes over all who use the prefix; None leaves the size to the bucket's lifecycle.
         `ttl` in seconds: older blobs are swept. Objects below the prefix whose keys are not `ours` are
         neither counted, evicted nor swept. An endpoint that cannot be reached is no error here.
-        Raises ValueError for options that contradict themselves.
+        Raises ValueError for options that contradict themselves and for a profile that does not exist,
+        OSError for certificate authorities that cannot be read.
         """
         if capacity is not None and capacity <= 0:
             raise ValueError(f"capacity must be positive, got {capacity}")

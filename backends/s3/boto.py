@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from sgkv.backends.s3.plane import DataPlane, Window
 from sgkv.backends.s3.replies import Abandoned, Locked, Reply, Silent, Unreachable
 
 _PIECE = 1 << 20
+_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 _REJECTED = (400, 401, 403)
 _ARGUMENTS = {
     "If-None-Match": "IfNoneMatch",
@@ -162,17 +164,27 @@ def _status(answer: Mapping[str, Any]) -> int:
 
 def _landed(answer: Mapping[str, Any], window: Window, deadline: Deadline | None) -> Reply:
     body, size = answer["Body"], answer["ContentLength"]
-    start = int(answer.get("ContentRange", "bytes 0-").removeprefix("bytes ").partition("-")[0])
+    start, total = _extent(answer)
     etag = answer.get("ETag", "")
     if start != window.start:
         body.close()
         raise Unreachable(f"asked for bytes from {window.start}, got them from {start}")
     if size < window.size:
         body.close()
-        return Reply(_status(answer), size=start + size, etag=etag)
+        return Reply(_status(answer), size=total, etag=etag)
     _fill(body, window.buffers, deadline)
     body.close()
-    return Reply(_status(answer), size=start + size, etag=etag, filled=True)
+    return Reply(_status(answer), size=total, etag=etag, filled=True)
+
+
+def _extent(answer: Mapping[str, Any]) -> tuple[int, int]:
+    """Where in the object the body starts, and the length of the object as far as is known."""
+    size = answer["ContentLength"]
+    found = _RANGE.fullmatch(answer.get("ContentRange", ""))
+    if found is None:
+        return 0, size
+    start = int(found[1])
+    return start, start + size if found[2] == "*" else int(found[2])
 
 
 def _fill(body: Any, buffers: Sequence[Buffer], deadline: Deadline | None) -> None:

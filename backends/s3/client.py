@@ -6,6 +6,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ProfileNotFound
 
 from sgkv.backends.s3.address import is_virtual
 from sgkv.backends.s3.options import S3Options
@@ -15,14 +16,20 @@ _DEFAULT_REGION = "us-east-1"
 
 
 def open_session(options: S3Options) -> Any:
-    """A boto3 session with the credentials `options` name, or those of boto3's chain."""
-    return boto3.Session(
-        aws_access_key_id=options.access_key,
-        aws_secret_access_key=options.secret_key,
-        aws_session_token=options.session_token,
-        region_name=options.region,
-        profile_name=options.profile,
-    )
+    """A boto3 session with the credentials `options` name, or those of boto3's chain.
+
+    Raises ValueError for a profile that does not exist.
+    """
+    try:
+        return boto3.Session(
+            aws_access_key_id=options.access_key,
+            aws_secret_access_key=options.secret_key,
+            aws_session_token=options.session_token,
+            region_name=options.region,
+            profile_name=options.profile,
+        )
+    except ProfileNotFound as error:
+        raise ValueError(f"{error} in what boto3 reads, such as ~/.aws/config") from error
 
 
 def region_of(session: Any) -> str:

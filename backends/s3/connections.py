@@ -91,7 +91,10 @@ class Connections:
 
 
 def _context(verify: bool | str) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    try:
+        context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    except OSError as error:
+        raise OSError(f"certificate authorities cannot be read from {verify}: {error}") from error
     if verify is False:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -15,6 +15,7 @@ from sgkv.backends.s3.replies import Abandoned, Locked, Reply, Unreachable
 _SECONDS = 30.0
 _BODY = bytes(range(64))
 _WRONG_CRC32 = "AAAAAA=="
+_TROUBLE = (429, 500, 502, 503, 504)
 
 _Ask: TypeAlias = Callable[[], Reply]
 _Judge: TypeAlias = Callable[[Reply], bool]
@@ -103,7 +104,11 @@ class Examination:
 
     def _conditional(self) -> Finding:
         reply = _answer(lambda: self._put({"If-None-Match": "*"}))
-        able = isinstance(reply, Reply) and reply.status in (409, 412)
+        if not isinstance(reply, Reply) or reply.status in _TROUBLE:  # says nothing of the bucket's abilities
+            return Finding(
+                "conditional writes", able=True, needed=False, detail=f"not found out ({_said(reply)})"
+            )
+        able = reply.status in (409, 412)
         detail = "yes" if able else f"no ({_said(reply)}): of two writers of a key the last one wins"
         return Finding("conditional writes", able=able, needed=False, detail=detail)
 

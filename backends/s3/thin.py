@@ -118,8 +118,11 @@ class ThinPlane(DataPlane):
 
 
 def _ask(connection: Connection, request: bytes, body: Sequence[Buffer], deadline: Deadline | None) -> Head:
-    connection.send(request, body, deadline)
-    return connection.read_head(deadline)
+    whole = connection.send(request, body, deadline)
+    head = connection.read_head(deadline)
+    if not whole and head.status < 300:
+        raise Unreachable(f"{head.status} to a request that was not sent to its end")
+    return head
 
 
 def _answered(
@@ -149,14 +152,14 @@ def _done(connection: Connection, head: Head) -> Reply:
 
 def _landed(connection: Connection, head: Head, window: Window, deadline: Deadline | None) -> Reply:
     """Fill the window from an answer that really is about those bytes."""
-    start, size = _extent(head)
+    start, size, total = _extent(head)
     skipped = window.start - start
     if skipped < 0:
         raise Unreachable(f"asked for bytes from {window.start}, got them from {start}")
     etag = head.headers.get("etag", "")
     if size < skipped + window.size:
         connection.reusable = False
-        return Reply(head.status, size=start + size, etag=etag)
+        return Reply(head.status, size=total, etag=etag)
     connection.skip(skipped, deadline)
     connection.fill(window.buffers, deadline)
     rest = size - skipped - window.size
@@ -164,17 +167,18 @@ def _landed(connection: Connection, head: Head, window: Window, deadline: Deadli
         connection.reusable = False
     else:
         connection.skip(rest, deadline)
-    return Reply(head.status, size=start + size, etag=etag, filled=True)
+    return Reply(head.status, size=total, etag=etag, filled=True)
 
 
-def _extent(head: Head) -> tuple[int, int]:
-    """Where in the object the body starts, and its length."""
+def _extent(head: Head) -> tuple[int, int, int]:
+    """Where in the object the body starts, its length, and that of the object as far as is known."""
     length = head.length
     if length is None:
         raise Unreachable("a body without a length")
     if head.status != 206:
-        return 0, length  # the range was ignored: this is the whole object
+        return 0, length, length  # the range was ignored: this is the whole object
     found = _RANGE.fullmatch(head.headers.get("content-range", ""))
     if found is None or int(found[2]) - int(found[1]) + 1 != length:
         raise Unreachable("a range that does not match its length")
-    return int(found[1]), length
+    start = int(found[1])
+    return start, length, start + length if found[3] == "*" else int(found[3])

@@ -56,25 +56,28 @@ class Connection:
 
     @property
     def stale(self) -> bool:
-        """Whether an idle connection has something to say, which can only be its end."""
+        """Whether an idle connection has something to say: its end, or more than it was asked for."""
+        if self._early or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()):
+            return True
         self._poll.register(self._sock, _READ)
         return bool(self._poll.poll(0))
 
     def close(self) -> None:
         self._sock.close()
 
-    def send(self, head: bytes, body: Sequence[Buffer], deadline: Deadline | None) -> None:
-        """Send a request. Returns early where the server answers before it has read everything.
+    def send(self, head: bytes, body: Sequence[Buffer], deadline: Deadline | None) -> bool:
+        """Send a request. False, and early, where the server answers before it has read everything.
 
         The last piece of the body is copied, and sent only if the deadline is not over then: nothing
         that was read from buffers the caller may have taken back makes a complete request.
         """
         bulk, tail = cut_tail(body, _TAIL)
-        if self._send([memoryview(head), *bulk], deadline):
-            final = b"".join(tail)
-            if deadline is not None and deadline.over:
-                raise Abandoned
-            self._send([memoryview(final)], deadline)
+        if not self._send([memoryview(head), *bulk], deadline):
+            return False
+        final = b"".join(tail)
+        if deadline is not None and deadline.over:
+            raise Abandoned
+        return self._send([memoryview(final)], deadline)
 
     def _send(self, buffers: Sequence[Buffer], deadline: Deadline | None) -> bool:
         """False where the server would not take all of it, which its answer may explain."""

@@ -12,6 +12,7 @@ from rich.table import Table
 from sgkv.backends.s3 import S3Backend
 from sgkv.backends.s3.costs import Prices, Use, bill
 from sgkv.backends.s3.lifecycle import lifecycle_rules
+from sgkv.cli.config import USAGE
 from sgkv.config import ResolvedS3
 from sgkv.store.buckets import s3_options
 
@@ -19,9 +20,13 @@ _MONTH = 30 * 86_400.0
 
 
 def print_probe(bucket: ResolvedS3) -> int:
-    """Returns the exit code: 1 where the tier would serve nothing."""
+    """Returns the exit code: 1 where the tier would serve nothing, 2 where it cannot even be tried."""
     tier = bucket.tier
-    backend = S3Backend(replace(s3_options(tier), examine=False, list_seconds=None), name=tier.name)
+    try:
+        backend = S3Backend(replace(s3_options(tier), examine=False, list_seconds=None), name=tier.name)
+    except (ValueError, OSError) as error:
+        typer.echo(f"tier {tier.name!r} cannot be opened: {error}", err=True)
+        return USAGE
     try:
         report = backend.examine()
     finally:

@@ -77,10 +77,13 @@ def default_tiers(config: Path | None) -> tuple[str, str]:
 def opened(tier: Reachable, workers: int) -> Iterator[Backend]:
     """The tier's backend, with a guard whose deadlines are minutes; closed at the end.
 
-    Reading from it is no use that eviction takes into account.
+    Reading from it is no use that eviction takes into account. Raises TierError where it cannot be opened.
     """
     settings = tier.tier.model_copy(update={"deadlines": _PATIENT, "max_inflight": workers + 1})
-    backend = wrap(open_backend(_as_a_visitor(tier), marks_use=False), settings, None)
+    try:
+        backend = wrap(open_backend(_as_a_visitor(tier), marks_use=False), settings, None)
+    except (ValueError, OSError) as error:
+        raise TierError(f"tier {tier.tier.name!r} cannot be opened: {error}") from error
     try:
         yield backend
     finally:

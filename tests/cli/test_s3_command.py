@@ -76,3 +76,13 @@ def test_without_a_bucket_there_is_nothing_to_look_at(tmp_path: Path) -> None:
     path.write_text(json.dumps({"tiers": [{"type": "cpu"}]}))
     assert run("probe", "--config", path).exit_code == 2
     assert run("lifecycle", "--config", path, "--tier", "far").exit_code == 2
+
+
+@pytest.mark.parametrize("setting", ["profile", "tls_ca"])
+def test_what_cannot_be_opened_is_said_by_name(config: Path, setting: str) -> None:
+    settings = json.loads(config.read_text())
+    settings["tiers"][1] |= {setting: "/not/there", "endpoint": "https://127.0.0.1:9"}
+    config.write_text(json.dumps(settings))
+    done = run("probe", "--config", config)
+    assert done.exit_code == 2
+    assert "/not/there" in done.output

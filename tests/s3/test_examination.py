@@ -50,6 +50,18 @@ def test_no_server_is_told(open_s3: Open) -> None:
     assert "refused" in str(report)
 
 
+def test_a_moment_of_trouble_is_no_inability(double: S3Double, open_s3: Open, prefix: str) -> None:
+    puts = iter(range(1000))
+
+    def choose(method: str, path: str) -> Trouble | None:
+        return Trouble(status=503, code="SlowDown") if method == "PUT" and next(puts) == 1 else None
+
+    double.mischief.choose = choose
+    report = open_s3(double.options(prefix=prefix, list_seconds=None)).examine()
+    assert report.able("conditional writes")
+    assert "conditional writes: not found out (503 SlowDown)" in str(report)
+
+
 def test_where_conditions_are_ignored_the_tier_does_without(
     double: S3Double, open_s3: Open, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:

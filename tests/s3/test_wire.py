@@ -1,0 +1,106 @@
+"""A server that does not keep to HTTP: what it says out of turn is never an answer."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sgkv.backends.base import GetItem, Part, Status
+from sgkv.backends.s3 import S3Backend
+from sgkv.testing.s3.double import S3Double, options_for
+from tests.backends.blobs import blob, key_of, put
+from tests.s3.conftest import Open
+
+_SECONDS = 10.0
+_ABSENT = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+_TAKEN = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+_ALONE = {"attempts": 1, "list_seconds": None, "absent_seconds": 0.0, "present_seconds": 0.0}
+
+
+class Script:
+    """Answers the head of each request by its method, and reads no body."""
+
+    def __init__(self, answers: dict[bytes, bytes]) -> None:
+        self._answers = answers
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._open: list[socket.socket] = []
+        self.connections = 0
+        self._thread.start()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(_SECONDS)
+        for connection in self._open:
+            connection.close()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                connection, _ = self._listener.accept()
+                self.connections += 1
+                self._open.append(connection)
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        except OSError:
+            return
+
+    def _serve(self, connection: socket.socket) -> None:
+        received = b""
+        try:
+            while piece := connection.recv(4096):
+                received += piece
+                if b"\r\n\r\n" in received:
+                    method = received.partition(b" ")[0]
+                    connection.sendall(self._answers[method])
+                    if method == b"PUT":
+                        return
+                    received = b""
+        except OSError:
+            return
+
+
+@pytest.fixture
+def script() -> Iterator[list[Script]]:
+    running: list[Script] = []
+    yield running
+    for server in running:
+        server.close()
+
+
+def backend_of(script: list[Script], open_s3: Open, **answers: bytes) -> S3Backend:
+    script.append(Script({method.encode(): answer for method, answer in answers.items()}))
+    return open_s3(options_for(script[0].endpoint, **_ALONE))
+
+
+def test_a_connection_that_said_too_much_is_not_used_again(script: list[Script], open_s3: Open) -> None:
+    """The rest would pass for the answer to the next request: here, that another key is there too."""
+    backend = backend_of(script, open_s3, HEAD=_ABSENT + _TAKEN)
+    for number in range(3):
+        assert backend.contains([key_of(number)]) == [False]
+    assert script[0].connections == 3
+
+
+def test_a_write_that_was_not_taken_whole_is_no_success(script: list[Script], open_s3: Open) -> None:
+    backend = backend_of(script, open_s3, HEAD=_ABSENT, PUT=_TAKEN)
+    assert put(backend, key_of(1), bytes(32 << 20)) is Status.ERROR  # more than sockets hold on the way
+
+
+@pytest.mark.parametrize("plane", ["thin", "boto3"])
+def test_a_part_says_how_large_the_whole_is(double: S3Double, open_s3: Open, prefix: str, plane: str) -> None:
+    """Else a chunk of which one page is read would count as that page against the capacity."""
+    data = blob(300_000)
+    options = double.options(prefix=prefix, plane=plane, list_seconds=None)
+    assert put(open_s3(options), key_of(1), data) is Status.OK
+    reader = open_s3(options, capacity=1 << 20)
+    into = bytearray(1000)
+    assert reader.get([GetItem(key_of(1), [Part(5000, memoryview(into))])]) == [Status.OK]
+    assert into == data[5000:6000]
+    assert reader.stats().used_bytes == 300_000
