@@ -16,11 +16,12 @@ from sgkv.backends.s3.client import open_client, open_session, region_of
 from sgkv.backends.s3.examination import Examination, Report
 from sgkv.backends.s3.faults import FaultLog
 from sgkv.backends.s3.known import KnownKeys
-from sgkv.backends.s3.listing import DELETE_BATCH, Listing
+from sgkv.backends.s3.listing import Listing
 from sgkv.backends.s3.objects import Objects, encryption_headers
 from sgkv.backends.s3.opening import open_plane
 from sgkv.backends.s3.options import S3Options
 from sgkv.backends.s3.reading import Batch
+from sgkv.backends.s3.removal import Removal
 from sgkv.backends.s3.survey import Survey
 from sgkv.backends.s3.writing import Writer
 from sgkv.backends.workers import WorkerPool, in_background, spread, spread_until
@@ -90,6 +91,7 @@ class S3Backend(Backend):
         self._probers = self._workers("probe", options.probes)
         self._readers = self._workers("read", options.concurrency)
         self._writers = self._workers("write", options.concurrency)
+        self._removal = Removal(self._listing, self._writers, self._faults, lambda: self._gate.closed)
         self._survey = Survey(
             self._listing,
             self._known,
@@ -164,11 +166,13 @@ class S3Backend(Backend):
             if not admitted:
                 return False
             try:
-                keys = [blob.key for page in self._listing.pages(prefix) for blob in page.blobs]
+                complete = self._removal.empty(prefix)
             except ConnectionError as error:
                 self._faults.note("list", "list", str(error))
                 return False
-            return self._remove_all(keys, prefix)
+            if complete:
+                self._known.miss_under(prefix)
+            return complete
 
     def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
         """As the bucket lists them. Raises ConnectionError where that breaks off."""
@@ -245,23 +249,6 @@ class S3Backend(Backend):
 
         spread_until(self._probers, len(keys), ask, self._probers.threads, own)
         return list(statuses)
-
-    def _remove_all(self, keys: Sequence[str], prefix: str) -> bool:
-        batches = [keys[start : start + DELETE_BATCH] for start in range(0, len(keys), DELETE_BATCH)]
-        removed = [False] * len(batches)
-
-        def remove(at: int) -> None:
-            try:
-                self._listing.remove(batches[at])
-            except ConnectionError as error:
-                self._faults.note("delete", "remove", str(error))
-                return
-            removed[at] = True
-
-        spread(self._writers, len(batches), remove, self._writers.threads)
-        if all(removed):
-            self._known.miss_under(prefix)
-        return all(removed)
 
 
 def _each(pool: WorkerPool, items: int, work: Callable[[int], None], deadline: Deadline | None) -> None:

@@ -117,7 +117,7 @@ def run_verify(options: VerifyOptions, common: Common) -> int:
         )
         state = options.state or _default_state(tier)
         with (
-            Journal(state, "verify", fresh=options.fresh) as journal,
+            Journal(state, "verify", fresh=options.fresh, dry_run=common.dry_run) as journal,
             opened(tier, common.workers) as backend,
         ):
             run.facts["tier"] = describe(tier)
@@ -133,7 +133,7 @@ def run_compute(options: ComputeOptions, common: Common) -> int:
         state = options.state or options.files[0].with_name(options.files[0].name + ".prewarmed")
         prompts = (prompt for path in options.files for prompt in find_prompts(path, lines=options.lines))
         with (
-            Journal(state, "compute", fresh=options.fresh) as journal,
+            Journal(state, "compute", fresh=options.fresh, dry_run=common.dry_run) as journal,
             Engine(options.url, api_key=options.api_key) as engine,
         ):
             facts = _facts(engine, run)

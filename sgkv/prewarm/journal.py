@@ -24,8 +24,8 @@ class JournalError(Exception):
 class Journal:
     """Digests of items that are done. `add` from any thread; one process at a time."""
 
-    def __init__(self, path: Path, purpose: str, *, fresh: bool = False) -> None:
-        """Open or create `path`; `fresh` forgets what it says.
+    def __init__(self, path: Path, purpose: str, *, fresh: bool = False, dry_run: bool = False) -> None:
+        """Open or create `path`; `fresh` forgets what it says, in a dry run without a change to the file.
 
         `purpose` tells kinds of state apart. Raises JournalError for a file that is something else,
         is in use by another process, or cannot be opened.
@@ -39,7 +39,7 @@ class Journal:
             raise JournalError(f"{path}: {error.strerror}: name another file with --state") from error
         try:
             self._lock()
-            self._done = self._load(fresh)
+            self._done = self._load(fresh, dry_run)
         except BaseException:
             os.close(self._fd)
             raise
@@ -77,7 +77,7 @@ class Journal:
         except OSError as error:
             raise JournalError(f"{self.path}: another run uses this state file: wait for its end") from error
 
-    def _load(self, fresh: bool) -> set[bytes]:
+    def _load(self, fresh: bool, dry_run: bool) -> set[bytes]:
         """Nothing is changed before the file has shown that it is ours."""
         with open(self._fd, "rb", closefd=False) as file:
             file.seek(0)
@@ -87,6 +87,8 @@ class Journal:
                     f"{self.path} is no state file of `prewarm {self._purpose}`: name another one"
                 )
             done, whole = (set(), 0) if fresh else _read(file, len(first))
+        if dry_run:
+            return done
         os.ftruncate(self._fd, whole)
         if not whole:
             self._append(self._heading)

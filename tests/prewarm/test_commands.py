@@ -198,6 +198,8 @@ class TestVerify:
 
         assert outcomes("--max-bytes", SIZE) == {"good": 1, "left": 3}
         assert outcomes("--max-bytes", SIZE) == {"good": 1, "left": 2, "done_before": 1}
+        assert outcomes("--fresh", "--dry-run") == {"planned": 4}
+        assert outcomes("--dry-run") == {"planned": 2, "done_before": 2}
         assert outcomes("--fresh") == {"good": 4}
 
 

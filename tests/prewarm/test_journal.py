@@ -58,6 +58,15 @@ def test_fresh_forgets(path):
         assert ONE not in journal
 
 
+def test_a_dry_run_changes_nothing(path):
+    with Journal(path, "verify") as journal:
+        journal.add(ONE)
+    before = path.read_bytes()
+    with Journal(path, "verify", fresh=True, dry_run=True) as journal:
+        assert ONE not in journal
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("content", ["my precious prompts", "my\nprecious\nprompts\n", '{"messages": []}\n'])
 def test_a_file_that_is_something_else_is_refused_and_left_as_it_is(path, content, fresh):
