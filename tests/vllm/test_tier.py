@@ -135,6 +135,20 @@ def test_damaged_blobs_are_computed_anew(rig: Rig, written: Written) -> None:
     assert counted["vllm:sgkv_miss_pages corrupt"] == counted["vllm:sgkv_failed_loads"]
 
 
+def test_a_tier_that_hangs_is_a_miss_and_not_waited_for(rig: Rig, written: Written) -> None:
+    tier = {"type": "disk", "path": str(written.folder), "capacity": "1GiB", "faults": {"hang": 1.0}}
+    bounds = {"exists_deadline": 0.25, "get_deadline": 0.5, "set_deadline": 0.5}
+    with rig.engine(written.folder, store={"tiers": [tier], "engine": bounds}) as engine:
+        answer = engine.one(prompt(SHARED))
+        engine.settle()  # every job has ended, too
+        counted = engine.metrics()
+    assert (answer.cached_tokens, answer.finish_reason) == (0, "length")
+    assert same(answer, written.cold)
+    assert answer.ttft_s < 20.0
+    assert counted["vllm:sgkv_lookup_chunks miss"] == FULL_TOKENS // 64
+    assert "vllm:sgkv_written_bytes disk" not in counted
+
+
 def test_host_memory_smaller_than_a_prompt_costs_hits_and_nothing_else(rig: Rig, written: Written) -> None:
     with rig.engine(written.folder, host_bytes=3 * 64 * 2 * 4 * 2 * 32 * 4) as engine:
         answers = engine.generate([prompt(SHARED), prompt(LONG), prompt(33)])
