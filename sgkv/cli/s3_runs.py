@@ -46,6 +46,8 @@ def print_lifecycle(bucket: ResolvedS3) -> int:
     tier = bucket.tier
     if bucket.ttl is None:
         typer.echo("warning: ttl is not set: nothing expires", err=True)
+    elif not tier.prefix:
+        typer.echo("warning: prefix is empty: the rule removes other objects of the bucket, too", err=True)
     typer.echo(json.dumps(lifecycle_rules(tier.prefix, bucket.ttl), indent=2))
     typer.echo(
         "put it into FILE and run: aws s3api put-bucket-lifecycle-configuration "

@@ -56,6 +56,11 @@ def test_the_lifecycle_is_one_that_s3_takes(config: Path) -> None:
     assert (rule["Filter"], rule["Expiration"]) == ({"Prefix": "fleet/"}, {"Days": 2})
 
 
+def test_a_lifecycle_of_the_whole_bucket_is_warned_of(config: Path) -> None:
+    config.write_text(config.read_text().replace("fleet/", ""))
+    assert "other objects" in run("lifecycle", "--config", config).output
+
+
 def test_a_terabyte_a_month(config: Path) -> None:
     done = run(
         "cost", "--config", config, "--stored", "1TB", "--written", "1TB", "--read", "1TB", "--processes", 0

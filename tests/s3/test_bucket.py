@@ -198,3 +198,8 @@ def test_impossible_settings_are_refused(double: S3Double) -> None:
         double.options(prefix="no-slash")
     with pytest.raises(ValueError, match="go together"):
         double.options(secret_key=None)
+
+
+def test_secrets_are_not_shown(double: S3Double) -> None:
+    shown = repr(double.options(secret_key="hidden one", session_token="hidden two"))
+    assert "hidden" not in shown
