@@ -93,5 +93,5 @@ def test_the_table_shows_every_run_in_eighty_columns():
 
 
 def test_an_engine_without_a_demo_is_refused():
-    with pytest.raises(ValueError, match="no demo for engine 'vllm'"):
-        run_demo("vllm")
+    with pytest.raises(ValueError, match="no demo for engine 'tgi'"):
+        run_demo("tgi")
