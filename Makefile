@@ -12,9 +12,9 @@ VLLM_STAMP := $(VLLM_VENV)/.setup-done
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for it in python3.11 python3; do $$it -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$it && exit; done; echo python3)
 PYTEST_ARGS ?=
-# Starting an engine keeps one core busy and much of the rest waits: two tests at a time, a class or a file each.
+# Starting an engine keeps one core busy and much of the rest waits: two files of tests at a time.
 WORKERS ?= 2
-SPREAD = -n $(WORKERS) --dist loadscope
+SPREAD = -n $(WORKERS) --dist loadfile
 BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble kernels s3 mooncake vllm
 JSON ?=
 ENGINE ?= sglang

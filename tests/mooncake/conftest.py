@@ -2,7 +2,8 @@
 
 Mooncake's clients listen on all interfaces, and several mistakes that these tests are about end the
 process. The child runs the same tests with the same pytest and writes its reports to a file; they become
-ours. When it dies, the test under way has failed, and another child goes on with the next one.
+ours, each when its test has its turn here: a worker of pytest-xdist may not speak of another test than its
+current one. When the child dies, the test under way has failed, and another child goes on with the next one.
 """
 
 import json
@@ -10,9 +11,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,7 +26,8 @@ _REPORTS = "SGKV_TEST_REPORTS"
 """In a child: the file for its reports."""
 _HERE = Path(__file__).parent
 _MODULE_SECONDS = 900
-_DONE = pytest.StashKey[set[str]]()
+_REPORTED = pytest.StashKey[dict[str, list[pytest.TestReport]]]()
+"""What is known of each test that has run."""
 
 
 class Reporter:
@@ -54,39 +58,49 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     """In the parent: with the first test of a module run all that were chosen of it."""
     if alone() or _HERE not in item.path.parents:
         return None
-    done = item.session.stash.setdefault(_DONE, set())
-    if item.nodeid not in done:
-        _run_away([other for other in item.session.items if other.path == item.path], done)
+    reported = item.session.stash.setdefault(_REPORTED, {})
+    if item.nodeid not in reported:
+        _run_away([other for other in item.session.items if other.path == item.path], reported)
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in reported[item.nodeid]:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
 
 
-def _run_away(items: Sequence[pytest.Item], done: set[str]):
-    """Run tests in children until each has been reported."""
+def _run_away(items: Sequence[pytest.Item], reported: dict[str, list[pytest.TestReport]]):
+    """Run tests in children until each has reports."""
     try:
         command = in_loopback([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"])
     except PermissionError as error:
         for item in items:
-            _report(item, "skipped", (str(item.path), 0, f"Skipped: {error}"))
-            done.add(item.nodeid)
+            reported[item.nodeid] = [_report(item, "skipped", (str(item.path), 0, f"Skipped: {error}"))]
         return
-    while left := [item for item in items if item.nodeid not in done]:
-        ending = _one_child(command, left, done)
-        unreported = next((item for item in left if item.nodeid not in done), None)
+    while left := [item for item in items if item.nodeid not in reported]:
+        ended = _one_child(command, left)
+        reported |= ended.complete
+        unreported = next((item for item in left if item.nodeid not in reported), None)
         if unreported is not None:
-            _report(unreported, "failed", ending)
-            done.add(unreported.nodeid)
+            reported[unreported.nodeid] = [_report(unreported, "failed", ended.how)]
 
 
-def _one_child(command: Sequence[str], items: Sequence[pytest.Item], done: set[str]) -> str:
-    """Pass on what it reports; how it ended."""
-    config, chosen = items[0].config, {item.nodeid: item for item in items}
+class Ended(NamedTuple):
+    """A child that is no more."""
+
+    complete: dict[str, list[pytest.TestReport]]
+    """Reports of the tests it came to the end of."""
+    how: str
+
+
+def _one_child(command: Sequence[str], items: Sequence[pytest.Item]) -> Ended:
+    config = items[0].config
     folder = config._tmp_path_factory.mktemp("child")
     reports, log = folder / "reports", folder / "log"
     reports.touch()
     with log.open("wb") as output:
         try:
             code = subprocess.run(
-                [*command, *(str(config.rootpath / name) for name in chosen)],
+                [*command, *(str(config.rootpath / item.nodeid) for item in items)],
                 cwd=config.rootpath,
                 env={**os.environ, _REPORTS: str(reports)},
                 stdout=output,
@@ -96,19 +110,17 @@ def _one_child(command: Sequence[str], items: Sequence[pytest.Item], done: set[s
             ).returncode
         except subprocess.TimeoutExpired:
             code = -signal.SIGKILL
+    told = defaultdict[str, list[pytest.TestReport]](list)
     for line in reports.read_text().splitlines():
         report = config.hook.pytest_report_from_serializable(config=config, data=json.loads(line))
-        item = chosen[report.nodeid]
-        item.ihook.pytest_runtest_logreport(report=report)
-        if report.when == "teardown":
-            done.add(report.nodeid)
+        told[report.nodeid].append(report)
+    complete = {name: parts for name, parts in told.items() if parts[-1].when == "teardown"}
     how = signal.Signals(-code).name if code < 0 else str(code)
-    return f"the child ended with {how}\n{log.read_text(errors='replace')[-6000:]}"
+    return Ended(complete, f"the child ended with {how}\n{log.read_text(errors='replace')[-6000:]}")
 
 
-def _report(item: pytest.Item, outcome: str, why: object):
-    report = pytest.TestReport(item.nodeid, item.location, {}, outcome, why, "call")
-    item.ihook.pytest_runtest_logreport(report=report)
+def _report(item: pytest.Item, outcome: str, why: object) -> pytest.TestReport:
+    return pytest.TestReport(item.nodeid, item.location, {}, outcome, why, "call")
 
 
 @pytest.fixture(scope="module")
