@@ -1,0 +1,198 @@
+"""Chunks pushed between two processes over the real Transfer Engine, and what happens when one dies."""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import pytest
+
+from sgkv.backends.deadline import Deadline
+from sgkv.pd import Engine, Outcome, Receiver, Sender
+from sgkv.pd.wire import Hello, Welcome, hear, say
+from sgkv.testing.waiting import wait_until
+from tests.backends.blobs import key_of
+from tests.mooncake.channel_peer import SECONDS, SLOT, chunk
+
+Peer = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+def taken() -> dict[str, bytes]:
+    return {}
+
+
+@pytest.fixture
+def receiver(engine: Engine, taken: dict[str, bytes]) -> Iterator[Receiver]:
+    def take(key: str, blob: memoryview) -> bool:
+        taken[key] = bytes(blob)
+        return True
+
+    with closing(Receiver(engine, take, slot_bytes=SLOT, slots=2, transfer_seconds=1.0)) as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    """Starts the other end in a process of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(role: str, port: int = 0) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tests.mooncake.channel_peer", role, str(port)]
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        with suppress(BrokenPipeError):
+            process.communicate()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def go_on(process: subprocess.Popen[str]):
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def send(sender: Sender, number: int, blob: memoryview | None = None) -> Outcome:
+    return sender.send(key_of(number), chunk(number) if blob is None else blob, Deadline(SECONDS))
+
+
+def test_chunks_of_another_process_arrive_whole(receiver: Receiver, taken: dict[str, bytes], peer: Peer):
+    process = peer("send", receiver.address[1])
+    assert [line(process) for _ in range(3)] == ["True"] * 3
+    assert taken == {key_of(number): bytes(chunk(number)) for number in range(3)}
+    assert receiver.lost_slots == 0
+
+
+@pytest.mark.parametrize("at", [0, 40, -1])
+def test_a_damaged_chunk_is_not_taken(engine: Engine, receiver: Receiver, taken: dict[str, bytes], at: int):
+    damaged = chunk(1)
+    damaged[at] ^= 1
+    with closing(Sender(engine, receiver.address)) as sender:
+        assert not send(sender, 1, damaged).taken
+        assert not send(sender, 2, chunk(2)[:-1]).taken
+        assert send(sender, 3) == Outcome(True)
+    assert list(taken) == [key_of(3)]
+
+
+def test_what_does_not_fit_is_refused(engine: Engine, receiver: Receiver):
+    with closing(Sender(engine, receiver.address)) as sender:
+        assert not send(sender, 1, memoryview(bytes(SLOT + 1))).taken
+        assert not send(sender, 1, memoryview(b"")).taken
+        assert send(sender, 1).taken
+
+
+def test_a_cancelled_chunk_is_not_taken(engine: Engine, receiver: Receiver, taken: dict[str, bytes]):
+    deadline = Deadline(SECONDS)
+    deadline.cancel()
+    with closing(Sender(engine, receiver.address)) as sender:
+        assert not sender.send(key_of(1), chunk(1), deadline).taken
+        assert send(sender, 2).taken
+    assert list(taken) == [key_of(2)]
+
+
+def test_a_closed_sender_says_so(engine: Engine, receiver: Receiver):
+    sender = Sender(engine, receiver.address)
+    sender.close()
+    sender.close()
+    assert send(sender, 1) == Outcome(False, "closed")
+
+
+def test_a_closed_receiver_takes_nothing(engine: Engine, receiver: Receiver, taken: dict[str, bytes]):
+    with closing(Sender(engine, receiver.address)) as sender:
+        receiver.close()
+        assert not send(sender, 1).taken
+    assert not taken
+
+
+@pytest.mark.parametrize("raw", [b"\xff" * 8, struct.pack("<I", 3) + b"abc"])
+def test_strangers_are_sent_away(engine: Engine, receiver: Receiver, raw: bytes):
+    with socket.create_connection(receiver.address, timeout=SECONDS) as connection:
+        connection.sendall(raw)
+        with suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
+    with closing(Sender(engine, receiver.address)) as sender:
+        assert send(sender, 1).taken
+
+
+def test_another_version_is_told_ours_and_sent_away(receiver: Receiver):
+    with socket.create_connection(receiver.address) as connection:
+        say(connection, Hello(99), Deadline(SECONDS))
+        assert isinstance(hear(connection, Deadline(SECONDS)), Welcome)
+        with pytest.raises(ConnectionError):
+            hear(connection, Deadline(SECONDS))
+
+
+def test_the_place_of_a_killed_sender_is_not_used_again(engine: Engine, receiver: Receiver, peer: Peer):
+    process = peer("dawdle", receiver.address[1])
+    assert line(process) == "granted"
+    process.kill()
+    wait_until(lambda: receiver.lost_slots == 1, "the place to be lost", SECONDS)
+    with closing(Sender(engine, receiver.address)) as sender:
+        assert send(sender, 1).taken
+
+
+def test_a_late_write_of_a_stopped_sender_meets_no_other_chunk(
+    engine: Engine, receiver: Receiver, taken: dict[str, bytes], peer: Peer
+):
+    process = peer("dawdle", receiver.address[1])
+    assert line(process) == "granted"
+    os.kill(process.pid, signal.SIGSTOP)
+    wait_until(lambda: receiver.lost_slots == 1, "the place to be lost", SECONDS)
+    os.kill(process.pid, signal.SIGCONT)
+    go_on(process)
+    assert [line(process), line(process)] == ["True", "too late"]
+    with closing(Sender(engine, receiver.address)) as sender:
+        assert all(send(sender, number).taken for number in range(4))
+    assert taken == {key_of(number): bytes(chunk(number)) for number in range(4)}
+
+
+def test_a_killed_receiver_is_noticed_and_another_one_serves(engine: Engine, peer: Peer):
+    process = peer("receive")
+    with closing(Sender(engine, ("127.0.0.1", int(line(process))))) as sender:
+        assert send(sender, 1).taken
+        process.kill()
+        process.wait()
+        assert not send(sender, 2).taken
+        assert not send(sender, 3).taken
+    with closing(Sender(engine, ("127.0.0.1", int(line(peer("receive")))))) as sender:
+        assert send(sender, 2).taken
+
+
+def test_receivers_that_follow_each_other_at_one_address(engine: Engine, peer: Peer):
+    """The library keeps connections; those to a process that is gone must not cost the next one a chunk."""
+    for number in range(3):
+        process = peer("receive")
+        with closing(Sender(engine, ("127.0.0.1", int(line(process))))) as sender:
+            assert send(sender, number) == Outcome(True)
+        process.kill()
+        process.wait()
+
+
+def test_a_receiver_that_hangs_costs_no_more_than_the_deadline(engine: Engine, peer: Peer):
+    process = peer("receive")
+    with closing(Sender(engine, ("127.0.0.1", int(line(process))))) as sender:
+        assert send(sender, 1).taken
+        os.kill(process.pid, signal.SIGSTOP)
+        begin = time.monotonic()
+        assert not sender.send(key_of(2), chunk(2), Deadline(0.5)).taken
+        assert time.monotonic() - begin < 1.0
+        assert not send(sender, 3).taken
