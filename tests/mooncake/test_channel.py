@@ -109,6 +109,40 @@ def test_a_cancelled_chunk_is_not_taken(engine: Engine, receiver: Receiver, take
     assert list(taken) == [key_of(2)]
 
 
+class Interrupted(Engine):
+    """A true engine that something happens to right before or after its next write."""
+
+    before: Callable[[], object] = staticmethod(lambda: None)
+    after: Callable[[], object] = staticmethod(lambda: None)
+
+    def write(self, session: str, source: int, target: int, size: int) -> bool:
+        self.before()
+        written = super().write(session, source, target, size)
+        self.after()
+        return written
+
+
+def test_a_chunk_cancelled_while_it_is_written_is_not_taken(receiver: Receiver, taken: dict[str, bytes]):
+    engine, deadline = Interrupted(), Deadline(SECONDS)
+    with closing(Sender(engine, receiver.address)) as sender:
+        engine.after = deadline.cancel
+        assert sender.send(key_of(1), chunk(1), deadline) == Outcome(False, "abandoned")
+        assert send(sender, 2).taken
+    assert list(taken) == [key_of(2)]
+    assert receiver.lost_slots == 0
+
+
+@pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_receiver_struck_in_the_middle_of_a_chunk(peer: Peer, blow: signal.Signals):
+    engine, process = Interrupted(), peer("receive")
+    with closing(Sender(engine, ("127.0.0.1", int(line(process))))) as sender:
+        engine.before = lambda: os.kill(process.pid, blow)
+        begin = time.monotonic()
+        assert not sender.send(key_of(1), chunk(1), Deadline(0.5)).taken
+        assert time.monotonic() - begin < 1.0
+        assert not send(sender, 2).taken
+
+
 def test_a_closed_sender_says_so(engine: Engine, receiver: Receiver):
     sender = Sender(engine, receiver.address)
     sender.close()
