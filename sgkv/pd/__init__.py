@@ -6,5 +6,6 @@ The bytes go through the engine; who may write where is agreed on over a small r
 from sgkv.pd.engine import Engine
 from sgkv.pd.receiver import Receiver
 from sgkv.pd.sender import Outcome, Sender
+from sgkv.pd.tier import taking_into
 
-__all__ = ["Engine", "Outcome", "Receiver", "Sender"]
+__all__ = ["Engine", "Outcome", "Receiver", "Sender", "taking_into"]

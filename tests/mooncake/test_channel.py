@@ -12,11 +12,12 @@ from contextlib import closing, suppress
 
 import pytest
 
+from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.deadline import Deadline
-from sgkv.pd import Engine, Outcome, Receiver, Sender
+from sgkv.pd import Engine, Outcome, Receiver, Sender, taking_into
 from sgkv.pd.wire import Hello, Welcome, hear, say
 from sgkv.testing.waiting import wait_until
-from tests.backends.blobs import key_of
+from tests.backends.blobs import get, key_of
 from tests.mooncake.channel_peer import SECONDS, SLOT, chunk
 
 Peer = Callable[..., subprocess.Popen[str]]
@@ -80,6 +81,23 @@ def test_chunks_of_another_process_arrive_whole(receiver: Receiver, taken: dict[
     assert [line(process) for _ in range(3)] == ["True"] * 3
     assert taken == {key_of(number): bytes(chunk(number)) for number in range(3)}
     assert receiver.lost_slots == 0
+
+
+def test_what_arrives_is_found_in_a_tier(engine: Engine, peer: Peer):
+    backend = CpuBackend(8 * SLOT, prefault=False)
+    receiver = Receiver(engine, taking_into(backend), slot_bytes=SLOT)
+    with closing(backend), closing(receiver):
+        process = peer("send", receiver.address[1])
+        assert [line(process) for _ in range(3)] == ["True"] * 3
+        for number in range(3):
+            assert get(backend, key_of(number), len(chunk(number))) == bytes(chunk(number))
+
+
+def test_a_tier_without_room_says_that_it_kept_nothing(engine: Engine):
+    backend = CpuBackend(1 << 16, prefault=False)
+    receiver = Receiver(engine, taking_into(backend), slot_bytes=SLOT)
+    with closing(backend), closing(receiver), closing(Sender(engine, receiver.address)) as sender:
+        assert send(sender, 1, chunk(1, pages=400)) == Outcome(False, "not kept")
 
 
 @pytest.mark.parametrize("at", [0, 40, -1])
