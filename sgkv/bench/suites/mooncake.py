@@ -45,7 +45,7 @@ CASES = (Case("1MiB", 1 << 20, 16), Case("8MiB", 8 << 20, 8))
 
 
 def measure(effort: Effort, scratch: Scratch) -> Iterator[Record]:
-    """``put_SIZE_bBATCH`` and ``get_SIZE_bBATCH`` in calls of so many pages, and ``lookup_400``."""
+    """``put_SIZE_bBATCH`` and ``get_SIZE_bBATCH`` in calls of so many pages, ``lookup_400``, ``pd_1MiB``."""
     folder = scratch.disk()
     if alone():
         yield from _measure(effort, folder)
@@ -65,6 +65,7 @@ def measure(effort: Effort, scratch: Scratch) -> Iterator[Record]:
 
 def _measure(effort: Effort, folder: Path) -> Iterator[Record]:
     from sgkv.bench.pooled import own_pool
+    from sgkv.bench.pushed import push
 
     require_sglang()
     try:
@@ -73,7 +74,8 @@ def _measure(effort: Effort, folder: Path) -> Iterator[Record]:
                 yield from _throughput(case, options, effort)
         with own_pool(folder / "lookup") as options:
             yield _lookup(options, effort)
-    except (LibraryMissingError, TimeoutError, RuntimeError) as error:
+        yield push(effort)
+    except (LibraryMissingError, OSError, RuntimeError) as error:
         raise BenchError(str(error)) from error
 
 
