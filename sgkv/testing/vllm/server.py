@@ -36,7 +36,9 @@ class VllmServer:
             "--kv-transfer-config", json.dumps(transfer),
         ]  # fmt: skip
         self._tree: ProcessTree | None = None
-        self._http = httpx.Client(base_url=f"http://{HOST}:{self.port}", timeout=120, trust_env=False)
+        # vLLM says that it is ready a moment before it listens.
+        patient = httpx.HTTPTransport(retries=6, trust_env=False)
+        self._http = httpx.Client(base_url=f"http://{HOST}:{self.port}", timeout=120, transport=patient)
 
     def complete(self, prompt: Sequence[int], tokens: int) -> tuple[list[int], int]:
         """Greedy token ids for a prompt of token ids, and how many of its tokens came from a cache."""
