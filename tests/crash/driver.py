@@ -49,7 +49,9 @@ class Folder:
         seed, passes = self.random.getrandbits(32), self.random.randint(1, 4)
 
         def count(name: str) -> None:
-            if name == "evict.unlinked":
+            if name == "evict.chosen":
+                self.ledger.begin_eviction(process)
+            elif name == "evict.unlinked":
                 self.ledger.count_eviction(process)
 
         def run() -> None:

@@ -6,7 +6,9 @@ import enum
 import mmap
 import struct
 
-_COUNTERS = 64
+_PROCESSES = 64
+_COUNTERS = (0, 8 * _PROCESSES)
+"""Where the counters of evictions begun, and of blobs evicted, begin."""
 
 
 class State(enum.IntEnum):
@@ -21,26 +23,35 @@ class State(enum.IntEnum):
 
 
 class Ledger:
-    """One byte a blob and one eviction counter a process, in memory shared over fork."""
+    """One byte a blob and two counters a process, in memory shared over fork."""
 
     def __init__(self, blobs: int) -> None:
         self.blobs = blobs
-        self._memory = mmap.mmap(-1, 8 * _COUNTERS + blobs)
+        self._memory = mmap.mmap(-1, 16 * _PROCESSES + blobs)
 
     def __getitem__(self, number: int) -> State:
-        return State(self._memory[8 * _COUNTERS + number])
+        return State(self._memory[16 * _PROCESSES + number])
 
     def __setitem__(self, number: int, state: State) -> None:
-        self._memory[8 * _COUNTERS + number] = state
+        self._memory[16 * _PROCESSES + number] = state
+
+    def begin_eviction(self, process: int) -> None:
+        """A process has chosen what to evict, and has not deleted any of it."""
+        self._increment(process)
 
     def count_eviction(self, process: int) -> None:
-        """Each process has its own counter: nothing orders their increments."""
-        (before,) = struct.unpack_from("q", self._memory, 8 * process)
-        struct.pack_into("q", self._memory, 8 * process, before + 1)
+        """A process has deleted a blob to evict it."""
+        self._increment(_PROCESSES + process)
 
-    @property
-    def evictions(self) -> int:
-        return sum(struct.unpack_from(f"{_COUNTERS}q", self._memory, 0))
+    def possible_evictions(self, died: int) -> int:
+        """Most blobs that were evicted: a process may die between deleting a blob and counting it."""
+        begun, counted = (sum(struct.unpack_from(f"{_PROCESSES}q", self._memory, at)) for at in _COUNTERS)
+        return counted + min(died, begun)
 
     def forget_evictions(self) -> None:
-        struct.pack_into(f"{_COUNTERS}q", self._memory, 0, *[0] * _COUNTERS)
+        struct.pack_into(f"{2 * _PROCESSES}q", self._memory, 0, *[0] * (2 * _PROCESSES))
+
+    def _increment(self, counter: int) -> None:
+        """Each process has its own: nothing orders their increments."""
+        (before,) = struct.unpack_from("q", self._memory, 8 * counter)
+        struct.pack_into("q", self._memory, 8 * counter, before + 1)

@@ -102,7 +102,7 @@ def verify(disk: DiskBackend, folder: Path, ledger: Ledger, died: int) -> None:
     back = [number for number in there if ledger[number] is State.GONE]
     assert not back, f"deleted, and there again: {back}"
     lost = [n for n in range(ledger.blobs) if n not in there and ledger[n] is State.PUBLISHED]
-    evicted = ledger.evictions + died * (ledger.evictions > 0)
+    evicted = ledger.possible_evictions(died)
     assert len(lost) <= evicted, f"published, and lost: {lost}; evicted were at most {evicted}"
     for number in range(ledger.blobs):
         ledger[number] = State.PUBLISHED if number in there else State.GONE
