@@ -103,11 +103,15 @@ def sglang_args(
     mode: Annotated[
         Mode, typer.Option(help="flag needs sgkv's plugin; dynamic works without it.")
     ] = Mode.FLAG,
+    *,
+    linker: Annotated[
+        bool, typer.Option("--linker", help="Between device and store, without HiCache's host pools.")
+    ] = False,
 ) -> None:
     """Print the flags that make SGLang use sgkv, quoted for a shell."""
     from sgkv.cli.sglang_args import print_flags
 
-    raise typer.Exit(print_flags(config, mode))
+    raise typer.Exit(print_flags(config, mode, linker=linker))
 
 
 @app.command("vllm-args")

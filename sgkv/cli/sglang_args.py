@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sgkv.cli.app import Mode
 
 EXTRA = "--hicache-storage-backend-extra-config"
+PAGE_SIZE = ("--page-size", "64")
+"""SGLang's own default is a page a token, each of which would be looked up by itself."""
 
 
 def flags(path: Path | None, mode: Mode) -> list[str]:
@@ -35,11 +37,23 @@ def flags(path: Path | None, mode: Mode) -> list[str]:
     if mode == "flag":
         return [*chosen, "sgkv", *([EXTRA, named] if named else [])]
     extra, _ = expand(named)
-    return [*chosen, "dynamic", EXTRA, json.dumps(extra), "--page-size", "64"]
+    return [*chosen, "dynamic", EXTRA, json.dumps(extra), *PAGE_SIZE]
 
 
-def print_flags(path: Path | None, mode: Mode) -> int:
-    """Print `flags` ready to paste, with advice on standard error. Returns the exit code."""
+def linker_flags(path: Path | None) -> list[str]:
+    """The same for the external cache linker, in place of HiCache."""
+    from sgkv.config import load
+    from sgkv.sglang.launch import linker_config
+
+    load(file=path, environ={})
+    config = linker_config({"config": str(path.absolute())} if path else {})
+    backend = ["--unified-cache-external-linker-backend", "dynamic"]
+    named = ["--unified-cache-external-linker-config", json.dumps(config)]
+    return ["--enable-unified-cache-external-linker", *backend, *named, *PAGE_SIZE]
+
+
+def print_flags(path: Path | None, mode: Mode, *, linker: bool = False) -> int:
+    """Print `flags` or `linker_flags` ready to paste, advice on standard error. Returns the exit code."""
     from sgkv.cli.config import complain
     from sgkv.config import ConfigError
     from sgkv.config.sources import FILE_VARIABLE
@@ -47,10 +61,10 @@ def print_flags(path: Path | None, mode: Mode) -> int:
     named = os.environ.get(FILE_VARIABLE)
     path = path or (Path(named) if named else None)
     try:
-        typer.echo(" ".join(map(shlex.quote, flags(path, mode))))
+        typer.echo(" ".join(map(shlex.quote, linker_flags(path) if linker else flags(path, mode))))
     except ConfigError as error:
         return complain(error)
-    if mode == "dynamic":
+    if linker or mode == "dynamic":
         typer.echo(
             "Keep your own --page-size if it is 16 or more: each page is looked up by itself.", err=True
         )

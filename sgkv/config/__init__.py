@@ -7,7 +7,7 @@ Importing this package imports pydantic; `import sgkv` does not.
 from sgkv.config.errors import ConfigError, Problem
 from sgkv.config.loading import Loaded, load
 from sgkv.config.machine import Machine, Place, this_machine
-from sgkv.config.model import Config, EngineConfig, LimitsConfig, ModelConfig, WriteBehindConfig
+from sgkv.config.model import Config, EngineConfig, LimitsConfig, LinkerConfig, ModelConfig, WriteBehindConfig
 from sgkv.config.resolving import (
     ResolvedConfig,
     ResolvedCpu,
@@ -41,6 +41,7 @@ __all__ = [
     "EngineConfig",
     "FaultConfig",
     "LimitsConfig",
+    "LinkerConfig",
     "Loaded",
     "Machine",
     "ModelConfig",

@@ -62,6 +62,18 @@ class LimitsConfig(Section):
     """Pages of which each pool remembers the chunk, from lookup to read; some 300 bytes each."""
 
 
+class LinkerConfig(Section):
+    """How SGLang's external cache linker moves pages between its device and the store."""
+
+    staging_chunks: int = Field(4, ge=1, le=256)
+    """Chunks in one staging buffer of a read; there are two such buffers, and two of one chunk each for
+    layer-wise loads and for writes."""
+    layer_wise: bool = True
+    """Whether a model begins to compute when its first layer is loaded; else when all are."""
+    offload_window: int | None = Field(None, ge=1)
+    """Tokens that the device may hold for being written; null is a quarter of its pool."""
+
+
 class Config(Section):
     """One store."""
 
@@ -78,6 +90,7 @@ class Config(Section):
     write_behind: WriteBehindConfig = WriteBehindConfig()
     limits: LimitsConfig = LimitsConfig()
     engine: EngineConfig = EngineConfig()
+    linker: LinkerConfig = LinkerConfig()
     ttl: Positive | None = None
     """Age at which a chunk is a miss; null is never."""
 

@@ -31,9 +31,9 @@ from sgkv.sglang import lifecycle
 from sgkv.sglang.facts import read_facts
 from sgkv.sglang.guarded import all_false, all_false_by_pool, all_none, guarded
 from sgkv.sglang.naming import model_identity
-from sgkv.sglang.pool import flat_page
+from sgkv.sglang.pool import HostPool, flat_page
 from sgkv.sglang.reporter import Reporter
-from sgkv.sglang.shelves import Shelf, Shelves
+from sgkv.sglang.shelves import HostShelves, Shelf
 from sgkv.store.build import build_store
 from sgkv.store.lookup import Found
 from sgkv.store.pools import Need, PoolCover, restorable
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
 
 logger = logging.getLogger("sgkv")
+
+HostShelf = Shelf[HostPool]
 
 _KV = PoolName.KV.value
 _UNALIGNED = (
@@ -73,7 +75,7 @@ class SgkvHiCache(HiCacheStorage):
         self._reporter = Reporter(metrics) if metrics else None
         model = model_identity(config, read_facts())  # before the store, which starts threads
         self.store = build_store(resolved, metrics)
-        self.shelves = Shelves(self.store, config, storage_config, model)
+        self.shelves = HostShelves(self.store, config, storage_config, model)
         self._said: set[str] = set()
         lifecycle.register(self)
 
@@ -286,7 +288,7 @@ class SgkvHiCache(HiCacheStorage):
             done.pages = sum(stored)
         return stored
 
-    def _matching(self, pool: str, keys: list[str], pages: Sequence[Page]) -> Shelf | MissReason:
+    def _matching(self, pool: str, keys: list[str], pages: Sequence[Page]) -> HostShelf | MissReason:
         """The pool's shelf, if there is one page a key and each has exactly the bytes of a page."""
         shelf = self.shelves.usable(pool)
         if isinstance(shelf, MissReason):

@@ -23,6 +23,14 @@ DYNAMIC: dict[str, Any] = {
 """Keys of SGLang's own in the extra config: our class, zero-copy transfers, and the page hashes
 before each batch, without which pages cannot be put together into chunks."""
 
+LINKER: dict[str, str] = {"linker": "SgkvLinker", "linker_module_path": "sgkv.sglang.linker"}
+"""Keys of ``--unified-cache-external-linker-config`` that name our class."""
+
+
+def linker_config(settings: dict[str, Any]) -> dict[str, Any]:
+    """The linker config of SGLang's for a store with `settings`."""
+    return {**LINKER, "linker_extra_config": settings}
+
 
 def expand(extra_config: str | None) -> tuple[dict[str, Any], list[str]]:
     """The full extra config from what the user gave (JSON, ``@file`` or nothing), and what was set.

@@ -13,15 +13,22 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sgkv.sglang.naming import updated_epoch
 from sgkv.sglang.plugin import watches_weights
 
 if TYPE_CHECKING:
-    from sgkv.sglang.hicache import SgkvHiCache
+    from sgkv.sglang.shelves import Shelves
 
 logger = logging.getLogger("sgkv")
+
+
+class Attached(Protocol):
+    """What is attached to SGLang and keeps its KV."""
+
+    @property
+    def shelves(self) -> Shelves[Any]: ...
 
 
 @dataclass(slots=True)
@@ -41,7 +48,7 @@ class _State:
 
 
 _state = _State()
-_backends: weakref.WeakSet[SgkvHiCache] = weakref.WeakSet()
+_backends: weakref.WeakSet[Attached] = weakref.WeakSet()
 
 
 @dataclass(slots=True)
@@ -56,7 +63,7 @@ class WeightsChange:
     """SGLang dropped its own cache of the old weights' KV."""
 
 
-def register(backend: SgkvHiCache) -> None:
+def register(backend: Attached) -> None:
     """A backend was attached: it starts in the epoch this process is in."""
     _backends.add(backend)
     if not watches_weights():
@@ -71,7 +78,7 @@ def register(backend: SgkvHiCache) -> None:
         backend.shelves.suspend()
 
 
-def unregister(backend: SgkvHiCache) -> None:
+def unregister(backend: Attached) -> None:
     _backends.discard(backend)
 
 

@@ -8,17 +8,17 @@ import uuid
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sgkv.identity import Namespace
 from sgkv.sglang.facts import EngineFacts
 from sgkv.sglang.launch import LAUNCH_ID
-from sgkv.sglang.pool import HostPool
 from sgkv.weights import architecture, changed_since, fingerprint, local_path
 
 if TYPE_CHECKING:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
 
+    from sgkv.chunk.layout import PageLayout
     from sgkv.config import Config
 
 logger = logging.getLogger("sgkv")
@@ -33,6 +33,31 @@ class ModelIdentity:
     numerics: str
     producer: str
     kv_cache_dtype: str
+
+
+class PlacedPool(Protocol):
+    """A pool of one rank, as far as it decides where its pages belong."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def page_size(self) -> int: ...
+
+    @property
+    def layout(self) -> PageLayout: ...
+
+    @property
+    def kind(self) -> str:
+        """What the namespace must know beyond the layout; empty where nothing."""
+
+    @property
+    def heads_sharded(self) -> bool:
+        """Whether tensor parallelism splits its heads over ranks."""
+
+    @property
+    def pool(self) -> Any:
+        """SGLang's own, with ``start_layer`` and ``end_layer`` where it is part of a model."""
 
 
 def launch_id() -> str:
@@ -62,7 +87,7 @@ def model_identity(config: Config, facts: EngineFacts | None) -> ModelIdentity:
 
 
 def namespace(
-    config: Config, model: ModelIdentity, rank: HiCacheStorageConfig, pool: HostPool, epoch: str
+    config: Config, model: ModelIdentity, rank: HiCacheStorageConfig, pool: PlacedPool, epoch: str
 ) -> Namespace:
     """The namespace of one pool on one rank."""
     return Namespace(
@@ -80,7 +105,7 @@ def namespace(
     )
 
 
-def cell(rank: HiCacheStorageConfig, pool: HostPool) -> str:
+def cell(rank: HiCacheStorageConfig, pool: PlacedPool) -> str:
     """Which part of the model this rank's pages hold.
 
     A pool without a head axis in a rank-replicated model (MLA) is the same on every rank. Recurrent
@@ -94,7 +119,7 @@ def cell(rank: HiCacheStorageConfig, pool: HostPool) -> str:
     return f"{layers} {shard}{context}{decode}"
 
 
-def replicated(rank: HiCacheStorageConfig, pool: HostPool) -> bool:
+def replicated(rank: HiCacheStorageConfig, pool: PlacedPool) -> bool:
     """Whether every tensor-parallel rank holds the same pages of this pool."""
     return rank.is_mla_model and not pool.heads_sharded and pool.name != "mamba"
 

@@ -57,6 +57,7 @@ def install() -> None:
         if _SCHEDULER in sys.modules:  # importing it elsewhere would pull it into the CLI's process
             _watch_weights()
             _watching = True
+            _watch_positions()
     except (ImportError, AttributeError, KeyError, TypeError) as error:
         version = getattr(sglang, "__version__", "unknown")
         logger.error(_MOVED, version, error, "Do not update weights at runtime with it.")  # noqa: TRY400
@@ -116,6 +117,16 @@ def _watch_weights() -> None:
     HookRegistry.register(f"{_UPDATER}.{_BEGIN}", _before_session, HookType.BEFORE)
     HookRegistry.register(f"{_UPDATER}.{_END}", _after_session, HookType.AFTER)
     HookRegistry.register(_FLUSH, _around_flush, HookType.AROUND)
+
+
+def _watch_positions() -> None:
+    """For the linker; without it pages are stored one by one."""
+    from sgkv.sglang.linking.positions import watch
+
+    try:
+        watch()
+    except (ImportError, AttributeError) as error:
+        logger.warning("sgkv: SGLang has moved %s: a linker stores pages one by one, not in chunks", error)
 
 
 def _around_update(original: Callable[..., Any], self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sgkv.reasons import MissReason
-from sgkv.sglang.naming import ModelIdentity, namespace, replicated
+from sgkv.sglang.naming import ModelIdentity, PlacedPool, namespace, replicated
 from sgkv.sglang.pool import HostPool, is_logical
 
 if TYPE_CHECKING:
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sgkv")
 
 
+P = TypeVar("P", bound=PlacedPool)
+
+
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class Shelf(Generic[P]):
     """One pool and where its pages are kept."""
 
-    pool: HostPool
+    pool: P
     session: Session
 
 
-class Shelves:
+class Shelves(Generic[P]):
     """All pools of a rank under the current state of the weights. Any thread."""
 
     def __init__(
@@ -39,35 +42,17 @@ class Shelves:
         self._config = config
         self._rank = rank
         self.model = model
-        self.logical_anchor = False
         self._lock = threading.Lock()
         self._epoch = ""
         self._suspended = False
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[str, Shelf[P]] = {}
 
-    def add(self, pool: Any, name: str) -> None:
-        """Register a host pool. One that cannot describe its pages is said once and always misses."""
-        if is_logical(pool):
-            self.logical_anchor = self.logical_anchor or name == "kv"
-            return
-        known = self._shelves.get(name)
-        if known is not None and known.pool.pool is pool:  # SGLang registers its anchor under both interfaces
-            return
-        try:
-            host = HostPool(pool, name, self.model.kv_cache_dtype)
-        except (AttributeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
-            logger.warning(
-                "sgkv: pool %s (%s, layout %s) cannot be stored: %s. It is recomputed instead.",
-                name, type(pool).__name__, getattr(pool, "layout", "unknown"), error,
-            )  # fmt: skip
-            return
-        self._say_doubts(host)
-        for region in host.memory:
-            self._store.register_memory(region)
+    def place(self, pool: P) -> None:
+        """Open a pool's session."""
         with self._lock:
-            self._shelves[name] = self._open(host)
+            self._shelves[pool.name] = self._open(pool)
 
-    def usable(self, pool: str) -> Shelf | MissReason:
+    def usable(self, pool: str) -> Shelf[P] | MissReason:
         """The shelf of a pool, or why it must not be used now."""
         if self._suspended:
             return MissReason.SUSPENDED
@@ -90,24 +75,59 @@ class Shelves:
         for shelf in list(self._shelves.values()):
             shelf.session.clear()
 
+    def _open(self, pool: P) -> Shelf[P]:
+        name = namespace(self._config, self.model, self._rank, pool, self._epoch)
+        logger.info("sgkv: pool %s is namespace %s (%s)", pool.name, name.digest, name)
+        return Shelf(pool, self._store.open(name, pool.layout, self.model.producer))
+
+    def say_unseen(self, pool: PlacedPool) -> None:
+        """What the rule that one rank writes a replicated pool leaves without hits."""
+        alone = self._rank.tp_size == 1 or not replicated(self._rank, pool)
+        if alone or any(tier.backend.capabilities.shared for tier in self._store.tiers):
+            return
+        logger.warning(
+            "sgkv: pool %s is stored by the first rank alone and no tier is seen by the others, so nothing "
+            "is found: add a disk tier.",
+            pool.name,
+        )
+
+
+class HostShelves(Shelves[HostPool]):
+    """The host pools that HiCache registers."""
+
+    logical_anchor = False
+    """Whether the anchor only hands out indices, and other pools have the bytes."""
+
+    def add(self, pool: Any, name: str) -> None:
+        """Register a host pool. One that cannot describe its pages is said once and always misses."""
+        if is_logical(pool):
+            self.logical_anchor = self.logical_anchor or name == "kv"
+            return
+        known = self._shelves.get(name)
+        if known is not None and known.pool.pool is pool:  # SGLang registers its anchor under both interfaces
+            return
+        try:
+            host = HostPool(pool, name, self.model.kv_cache_dtype)
+        except (AttributeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
+            logger.warning(
+                "sgkv: pool %s (%s, layout %s) cannot be stored: %s. It is recomputed instead.",
+                name, type(pool).__name__, getattr(pool, "layout", "unknown"), error,
+            )  # fmt: skip
+            return
+        self._say_doubts(host)
+        for region in host.memory:
+            self._store.register_memory(region)
+        self.place(host)
+
     def _say_doubts(self, pool: HostPool) -> None:
         """What SGLang's rule that one rank of a rank-replicated model writes leaves without hits."""
         if not self._rank.is_mla_model or self._rank.tp_size == 1:
             return
-        if not replicated(self._rank, pool) and pool.name != "mamba":
-            logger.warning(
-                "sgkv: pool %s differs from rank to rank, but SGLang backs it up on the first rank alone, so "
-                "prefixes that need it are not found.",
-                pool.name,
-            )
-        elif not any(tier.backend.capabilities.shared for tier in self._store.tiers):
-            logger.warning(
-                "sgkv: SGLang backs pool %s up on the first rank alone and no tier is seen by the others, so "
-                "nothing is found: add a disk tier.",
-                pool.name,
-            )
-
-    def _open(self, pool: HostPool) -> Shelf:
-        name = namespace(self._config, self.model, self._rank, pool, self._epoch)
-        logger.info("sgkv: pool %s is namespace %s (%s)", pool.name, name.digest, name)
-        return Shelf(pool, self._store.open(name, pool.layout, self.model.producer))
+        if replicated(self._rank, pool) or pool.name == "mamba":
+            self.say_unseen(pool)
+            return
+        logger.warning(
+            "sgkv: pool %s differs from rank to rank, but SGLang backs it up on the first rank alone, so "
+            "prefixes that need it are not found.",
+            pool.name,
+        )

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from sglang.srt.mem_cache.unified_cache.linker_config import UnifiedCacheLinkerConfig
 from typer.testing import CliRunner
 
 from sgkv.cli.app import app
@@ -47,6 +48,17 @@ def test_the_flag_names_the_file_by_its_full_path(file: Path, monkeypatch: pytes
     printed = arguments("--config", file.name)
     assert option(printed, "--hicache-storage-backend") == "sgkv"
     assert option(printed, "--hicache-storage-backend-extra-config") == f"@{file}"
+
+
+def test_the_linker_reads_the_file_itself(file: Path) -> None:
+    printed = arguments("--config", str(file), "--linker")
+    assert "--enable-unified-cache-external-linker" in printed
+    assert option(printed, "--unified-cache-external-linker-backend") == "dynamic"
+    named = UnifiedCacheLinkerConfig.from_dict(
+        json.loads(option(printed, "--unified-cache-external-linker-config"))
+    )
+    assert (named.linker_module_path, named.linker) == ("sgkv.sglang.linker", "SgkvLinker")
+    assert load(named.linker_extra_config, environ={}).config == load(file=file, environ={}).config
 
 
 def test_the_dynamic_form_carries_everything_in_one_json(file: Path) -> None:

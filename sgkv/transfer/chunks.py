@@ -1,0 +1,107 @@
+"""Whole chunks between a device pool and the tiers of a store, through a ring of staging buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import torch
+
+from sgkv.backends.deadline import Deadline
+from sgkv.reasons import MissReason
+from sgkv.store.session import Session
+from sgkv.store.span import Span
+from sgkv.transfer.pages import DevicePages
+from sgkv.transfer.staging import Event, Ring, StagingBuffer
+
+
+def fetch(
+    session: Session, span: Span, pages: DevicePages, slots: torch.Tensor, ring: Ring, deadline: Deadline
+) -> MissReason | None:
+    """Read pages, verify them, and fill `slots`; why it could not be done, or None.
+
+    One buffer is read into while the one before is on its way to the device. Pages are checked before
+    they are sent, so nothing unverified reaches the device; after a miss some slots may be filled. What
+    was sent has arrived when this returns.
+    """
+    reason = None
+    for part in _batches(span, pages, ring, session.pages_per_chunk):
+        buffer = ring.next()
+        reasons = session.get(_part(span, part), _views(buffer, pages, len(part)), deadline)
+        reason = next(filter(None, reasons), None)
+        if reason is not None:
+            break
+        ring.to_device(
+            buffer, len(part) * pages.page_bytes, partial(pages.unpack, _slots(slots, pages, part))
+        )
+    ring.drain()
+    return reason
+
+
+def save(
+    session: Session,
+    span: Span,
+    pages: DevicePages,
+    slots: torch.Tensor,
+    ring: Ring,
+    deadline: Callable[[], Deadline],
+) -> int:
+    """Store the pages at `slots`; how many are stored then, counted from the first.
+
+    One buffer is packed and fetched while the one before goes to the store; each batch has a `deadline`
+    of its own. Stops after a batch of which the store did not take everything.
+    """
+    stored = 0
+    waiting: tuple[range, StagingBuffer, Event] | None = None
+    for part in [*_batches(span, pages, ring, session.pages_per_chunk), None]:
+        upcoming = None
+        if part is not None:
+            buffer = ring.next()
+            pack = partial(pages.pack, _slots(slots, pages, part))
+            upcoming = part, buffer, ring.to_host(buffer, len(part) * pages.page_bytes, pack)
+        if waiting is not None:
+            taken = _store(session, span, pages, *waiting, deadline())
+            stored += taken
+            if taken < len(waiting[0]):
+                break
+        waiting = upcoming
+    ring.drain()
+    return stored
+
+
+def _store(
+    session: Session, span: Span, pages: DevicePages, part: range, buffer: StagingBuffer, event: Event,
+    deadline: Deadline,
+) -> int:  # fmt: skip
+    event.synchronize()
+    flags = session.set(_part(span, part), _views(buffer, pages, len(part)), deadline)
+    return next((at for at, flag in enumerate(flags) if not flag), len(flags))
+
+
+def _batches(span: Span, pages: DevicePages, ring: Ring, pages_per_chunk: int) -> Iterator[range]:
+    """Pages that fit a buffer, cut where chunks end, so that no chunk is read or written twice."""
+    room = ring.buffer_bytes // pages.page_bytes
+    if room < 1:
+        raise ValueError(f"a page of {pages.page_bytes} bytes does not fit {ring.buffer_bytes}")
+    start, total = 0, len(span.hashes)
+    while start < total:
+        stop = min(start + room, total)
+        ragged = (span.start + stop) % pages_per_chunk
+        if stop < total and stop - ragged > start:
+            stop -= ragged
+        yield range(start, stop)
+        start = stop
+
+
+def _part(span: Span, part: range) -> Span:
+    before = None if span.before is None else [*span.before, *span.hashes[: part.start]]
+    return Span(span.hashes[part.start : part.stop], before)
+
+
+def _views(buffer: StagingBuffer, pages: DevicePages, count: int) -> Sequence[Sequence[memoryview]]:
+    size = pages.page_bytes
+    return [[buffer.view[at * size : (at + 1) * size]] for at in range(count)]
+
+
+def _slots(slots: torch.Tensor, pages: DevicePages, part: range) -> torch.Tensor:
+    return slots[part.start * pages.page_size : part.stop * pages.page_size]
