@@ -90,14 +90,19 @@ def mla(
     return Pools(device, host)
 
 
+def sliding_pools(page_size: int = 16, *, pages: int = 16, dtype: torch.dtype = torch.float32) -> Any:
+    """Device pools of a model of which one layer attends to everything, two to a window."""
+    return SWAKVPool(
+        pages * page_size, pages * page_size, page_size, dtype, HEADS, DIM,
+        swa_attention_layer_ids=[1, 2], full_attention_layer_ids=[0], device="cpu",
+    )  # fmt: skip
+
+
 def sliding_window(
     layout: str = "page_first", page_size: int = 16, *, pages: int = 16, dtype: torch.dtype = torch.float32
 ) -> tuple[Pools, Pools]:
     """(full, swa): one layer attends to everything, two to a window."""
-    both = SWAKVPool(
-        pages * page_size, pages * page_size, page_size, dtype, HEADS, DIM,
-        swa_attention_layer_ids=[1, 2], full_attention_layer_ids=[0], device="cpu",
-    )  # fmt: skip
+    both = sliding_pools(page_size, pages=pages, dtype=dtype)
     full, swa = both.full_kv_pool, both.swa_kv_pool
     return (
         Pools(full, _mha_host(MHATokenToKVPoolHost, full, layout, page_size, pages)),
