@@ -1,0 +1,89 @@
+"""A real server whose device pools are linked to the store, beside HiCache servers of the same model."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sgkv.sglang.launch import linker_config
+from sgkv.testing.server import SglangServer
+from tests.e2e.rig import Folder, Settings, assert_same, full_tokens, prompt, settings
+from tests.e2e.served import MakeServer, Served
+
+pytestmark = pytest.mark.server
+
+
+class Linked(Served):
+    """A server with the linker; SGLang counts what that restores as ``host``."""
+
+    def assert_restored(self, answer, cold, ids):
+        assert (
+            answer.cached_tokens == answer.cached_by_tier.get("host", 0) == full_tokens(ids, self.page_size)
+        )
+        assert_same(answer, cold)
+
+
+def arguments(config: Settings) -> list[str]:
+    named = json.dumps(linker_config(config))
+    return [
+        "--enable-unified-cache-external-linker", "--unified-cache-external-linker-backend", "dynamic",
+        "--unified-cache-external-linker-config", named,
+    ]  # fmt: skip
+
+
+def linked(make_server: MakeServer, kind: str, config: Settings, **options: object) -> SglangServer:
+    return make_server(kind, storage=None, extra_args=arguments(config), **options)
+
+
+@pytest.fixture(scope="module")
+def server(make_server: MakeServer, shared_folder: Folder, llama: Served) -> Iterator[Linked]:
+    """A Llama over the folder that HiCache servers of it use, too."""
+    with linked(make_server, "llama", settings(shared_folder)) as running:
+        yield Linked(running, shared_folder)
+        running.kill()
+
+
+class TestBesideHiCache:
+    def test_it_restores_what_hicache_has_stored(self, server: Linked, llama: Served):
+        with server.counting("hit_pages", "tier") as hits:
+            answer = server.again(llama.first_ids)
+        server.assert_restored(answer, llama.first, llama.first_ids)
+        assert hits.keys() == {"disk"}
+
+    def test_hicache_restores_what_it_has_stored(self, server: Linked, llama: Served):
+        llama.attach(settings(llama.folder))
+        ids = prompt(60)
+        cold = server.cold(ids)
+        llama.assert_restored(llama.again(ids), cold, ids)
+
+    def test_from_memory_and_written_once(self, server: Linked):
+        ids = prompt(61)
+        cold = server.cold(ids)
+        with (
+            server.counting("written_bytes", "tier") as written,
+            server.counting("hit_pages", "tier") as hits,
+        ):
+            answer = server.again(ids)
+        server.assert_restored(answer, cold, ids)
+        assert (hits.keys(), written) == ({"cpu"}, {})
+
+    def test_a_longer_prompt_over_what_the_device_has(self, server: Linked):
+        """The device has a part that ends inside a chunk, the store has more."""
+        ids = prompt(62)
+        cold = server.cold(ids)
+        server.server.flush()
+        server.generate(ids[:700])
+        answer = server.generate(ids)
+        assert answer.cached_by_tier == {"device": 640, "host": full_tokens(ids, 64) - 640}
+        assert_same(answer, cold)
+
+    def test_several_requests_at_once(self, server: Linked):
+        prompts = [prompt(seed) for seed in range(63, 67)]
+        cold = [server.cold(ids) for ids in prompts]
+        server.server.flush()
+        with ThreadPoolExecutor(len(prompts)) as clients:
+            answers = list(clients.map(server.generate, prompts))
+        for answer, reference in zip(answers, cold, strict=True):
+            assert answer.cached_tokens == full_tokens(prompts[0], 64)
+            assert_same(answer, reference)
