@@ -173,6 +173,16 @@ def spread_until(
     return complete
 
 
+def spread_within(
+    pool: WorkerPool, items: int, work: Callable[[int], None], threads: int, deadline: Deadline | None
+) -> None:
+    """`spread_until` where there is a deadline, else `spread`; by `threads` threads either way."""
+    if deadline is None:
+        spread(pool, items, work, threads - 1)
+    else:
+        spread_until(pool, items, work, threads, deadline)
+
+
 def _submit_each(pool: WorkerPool, task: Task, times: int) -> list[Future[None]]:
     futures = (pool.submit(task) for _ in range(times))
     return [future for future in futures if future is not None]

@@ -27,7 +27,7 @@ from sgkv.backends.disk.writer import Writer
 from sgkv.backends.eviction import make_policy
 from sgkv.backends.gate import Gate
 from sgkv.backends.keygroups import require_folder_prefix
-from sgkv.backends.workers import WorkerPool, spread, spread_until
+from sgkv.backends.workers import WorkerPool, spread_within
 
 _BACKLOG = 4
 """Waiting tasks a thread; past it a batch with a deadline is refused instead of queued."""
@@ -115,7 +115,7 @@ class DiskBackend(Backend):
             if not admitted:
                 return [Status.CLOSED] * len(items)
             self._scanner.refresh_soon()
-            _each(self._writers, len(items), write, self._writers.threads, deadline)
+            spread_within(self._writers, len(items), write, self._writers.threads, deadline)
             return list(statuses)
 
     def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:
@@ -137,8 +137,8 @@ class DiskBackend(Backend):
         with self._gate.passing() as admitted:
             if not admitted:
                 return [Status.CLOSED] * len(items)
-            _each(self._readers, len(items), read_resident, self._copy_threads, deadline)
-            _each(self._readers, len(waiting), read, self._readers.threads, deadline)
+            spread_within(self._readers, len(items), read_resident, self._copy_threads, deadline)
+            spread_within(self._readers, len(waiting), read, self._readers.threads, deadline)
         read_now = zip(items, list(statuses), strict=True)
         self._index.touch([item.key for item, status in read_now if status is Status.OK])
         return list(statuses)
@@ -263,12 +263,3 @@ class DiskBackend(Backend):
         except OSError as error:
             self._faults.note("quarantine", error)
             return False
-
-
-def _each(
-    pool: WorkerPool, items: int, work: Callable[[int], None], threads: int, deadline: Deadline | None
-) -> None:
-    if deadline is None:
-        spread(pool, items, work, threads - 1)
-    else:
-        spread_until(pool, items, work, threads, deadline)

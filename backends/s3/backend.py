@@ -24,7 +24,7 @@ from sgkv.backends.s3.reading import Batch
 from sgkv.backends.s3.removal import Removal
 from sgkv.backends.s3.survey import Survey
 from sgkv.backends.s3.writing import Writer
-from sgkv.backends.workers import WorkerPool, in_background, spread, spread_until
+from sgkv.backends.workers import WorkerPool, in_background, spread, spread_until, spread_within
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class S3Backend(Backend):
         with self._gate.passing() as admitted:
             if not admitted:
                 return [Status.CLOSED] * len(items)
-            _each(self._writers, len(items), write, deadline)
+            spread_within(self._writers, len(items), write, self._writers.threads, deadline)
             return list(statuses)
 
     def get(self, items: Sequence[GetItem], deadline: Deadline | None = None) -> list[Status]:
@@ -140,7 +140,7 @@ class S3Backend(Backend):
             if not admitted:
                 return [Status.CLOSED] * len(items)
             batch = Batch(self._objects, items, deadline)
-            _each(self._readers, batch.jobs, batch.run, deadline)
+            spread_within(self._readers, batch.jobs, batch.run, self._readers.threads, deadline)
             statuses = list(batch.statuses)
         self._known.touch([item.key for item, status in zip(items, statuses, strict=True) if status.ok])
         return statuses
@@ -249,10 +249,3 @@ class S3Backend(Backend):
 
         spread_until(self._probers, len(keys), ask, self._probers.threads, own)
         return list(statuses)
-
-
-def _each(pool: WorkerPool, items: int, work: Callable[[int], None], deadline: Deadline | None) -> None:
-    if deadline is None:
-        spread(pool, items, work, pool.threads - 1)
-    else:
-        spread_until(pool, items, work, pool.threads, deadline)
