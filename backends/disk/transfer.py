@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from sgkv.backends import failpoints
 from sgkv.backends.base import Buffer, GetItem, Part, Status
+from sgkv.backends.buffers import after, first
 from sgkv.backends.cpu.copying import copy
 from sgkv.backends.deadline import Deadline, landing
 
@@ -74,7 +75,7 @@ def read_resident(fd: int, item: GetItem) -> Status | None:
             if not filled:
                 return None
             at += filled
-            left = _after(left, filled) if at < end else []
+            left = after(left, filled) if at < end else []
         done += len(buffers)
         if item.progress is not None:
             item.progress(done)
@@ -89,7 +90,7 @@ def read_waiting(fd: int, parts: Sequence[Part]) -> Status:
             filled = os.preadv(fd, left[:_IOV_MAX], at)
             if not filled:
                 return Status.SHORT
-            left, at = _after(left, filled), at + filled
+            left, at = after(left, filled), at + filled
     return Status.OK
 
 
@@ -101,7 +102,7 @@ def read_landing(fd: int, parts: Sequence[Part], deadline: Deadline) -> Status:
             filled = _read_piece(fd, left, at, deadline)
             if not filled:
                 return Status.TIMEOUT if filled is None else Status.SHORT
-            left, at = _after(left, filled), at + filled
+            left, at = after(left, filled), at + filled
     return Status.OK
 
 
@@ -115,7 +116,7 @@ def write(fd: int, buffers: Buffers, deadline: Deadline | None) -> Status:
         if deadline is not None and deadline.over:
             return Status.TIMEOUT
         written = os.pwritev(fd, left[:_IOV_MAX], at)
-        left, at = _after(left, written), at + written
+        left, at = after(left, written), at + written
         failpoints.passing("put.written")
     return Status.OK
 
@@ -135,26 +136,7 @@ def _read_piece(fd: int, buffers: Buffers, offset: int, deadline: Deadline) -> i
         if not admitted:
             return None
         at = 0
-        for target in _first(buffers, filled):
+        for target in first(buffers, filled):
             copy(target, piece[at : at + len(target)])
             at += len(target)
     return filled
-
-
-def _first(buffers: Buffers, size: int) -> Iterator[Buffer]:
-    """The first `size` bytes of a chain of buffers, or all of it."""
-    for buffer in buffers:
-        if not size:
-            return
-        part = buffer[:size]
-        size -= len(part)
-        yield part
-
-
-def _after(buffers: Buffers, size: int) -> Buffers:
-    """What follows the first `size` bytes of a chain of buffers; empty buffers are left out."""
-    for at, buffer in enumerate(buffers):
-        if size < len(buffer):
-            return [buffer[size:], *buffers[at + 1 :]]
-        size -= len(buffer)
-    return []

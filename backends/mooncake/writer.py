@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sgkv.backends.base import Buffer, PutItem, Status
+from sgkv.backends.buffers import pieces
 from sgkv.backends.cpu.copying import copy
 from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.hooks import prepared
@@ -149,7 +150,7 @@ class _Session:
         if not admitted or at in self.refused:
             return
         offset = 0
-        for piece in _pieces(self.items[at].buffers):
+        for piece in pieces(self.items[at].buffers, SLOT_BYTES):
             address = self.client.locate(piece)
             if address is not None:
                 self.direct += len(piece)
@@ -231,9 +232,3 @@ def _groups(items: Sequence[PutItem]) -> Iterator[list[int]]:
         size += item.size
     if group:
         yield group
-
-
-def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
-    for buffer in buffers:
-        for start in range(0, len(buffer), SLOT_BYTES):
-            yield buffer[start : start + SLOT_BYTES]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import (
@@ -18,8 +18,8 @@ from botocore.exceptions import (
 from urllib3.exceptions import HTTPError
 
 from sgkv.backends.base import Buffer
+from sgkv.backends.buffers import after, first
 from sgkv.backends.deadline import Deadline, landing
-from sgkv.backends.s3.buffers import after
 from sgkv.backends.s3.plane import DataPlane, Window
 from sgkv.backends.s3.replies import Abandoned, Locked, Reply, Silent, Unreachable
 
@@ -117,7 +117,7 @@ class _Body:
 
     def read(self, size: int = -1) -> bytes:
         most = self.size - self._at if size is None or size < 0 else min(size, self.size - self._at)
-        piece = b"".join(self._pieces(most))
+        piece = b"".join(first(after(self._buffers, self._at), most))
         self._at += most
         if self._at == self.size and self._deadline is not None and self._deadline.over:
             raise Abandoned
@@ -129,14 +129,6 @@ class _Body:
 
     def tell(self) -> int:
         return self._at
-
-    def _pieces(self, most: int) -> Iterator[Buffer]:
-        for buffer in after(self._buffers, self._at):
-            if not most:
-                return
-            piece = buffer[:most]
-            most -= len(piece)
-            yield piece
 
 
 def _translated(ask: Callable[[Any], Reply], client: Any) -> Reply:

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sgkv.backends.base import Buffer
+from sgkv.backends.buffers import after, cut_tail
 from sgkv.backends.deadline import Deadline, landing
-from sgkv.backends.s3.buffers import after, cut_tail
 from sgkv.backends.s3.replies import Abandoned, Silent, Unreachable
 
 _HEAD_PIECE, _MAX_HEAD = 4096, 65_536

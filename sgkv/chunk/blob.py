@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xxhash import xxh3_128
 
 from sgkv.backends.base import Buffer, GetItem, Part, PutItem
+from sgkv.backends.buffers import pieces
 from sgkv.chunk.convert import convert_in_place
 from sgkv.chunk.header import Header, HeaderError, checksum, decode_header, encode_header, header_size
 from sgkv.chunk.layout import PageLayout
@@ -52,14 +53,6 @@ def put_item(
     return PutItem(key, [header, *(buffer for page in pages for buffer in page)], prepare, expires_at)
 
 
-def _pieces(page: Page) -> Iterator[Buffer]:
-    for buffer in page:
-        if len(buffer) <= _PIECE:
-            yield buffer
-        else:
-            yield from (buffer[start : start + _PIECE] for start in range(0, len(buffer), _PIECE))
-
-
 @dataclass(slots=True)
 class BlobRead:
     """Some pages of one blob on their way into their final buffers.
@@ -98,7 +91,7 @@ class BlobRead:
         page_bytes, start = self.identity.layout.page_bytes, len(self.header)
         for index, (position, page) in enumerate(zip(self.positions, self.pages, strict=True)):
             offset = start + position * page_bytes
-            for buffer in _pieces(page):
+            for buffer in pieces(page, _PIECE):
                 parts.append(Part(offset, buffer))
                 self._runs.append((index, buffer))
                 offset += len(buffer)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sgkv.backends.base import Part
-from sgkv.backends.s3.buffers import after, cut_tail
+from sgkv.backends.buffers import after, cut_tail
 from sgkv.backends.s3.spans import windows
 
 DATA = bytes(at % 251 for at in range(5000))
