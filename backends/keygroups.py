@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def group_of(key: str) -> str:
+    """The group that a key belongs to: what stands before the first ``/``."""
+    return key.partition("/")[0]
+
+
 class KeyGroups:
     """A set of keys, grouped by what stands before the first ``/``.
 
@@ -13,14 +18,14 @@ class KeyGroups:
         self._groups: dict[str, set[str]] = {}
 
     def add(self, key: str) -> None:
-        name = key.partition("/")[0]
+        name = group_of(key)
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = set()
         group.add(key)
 
     def discard(self, key: str) -> None:
-        name = key.partition("/")[0]
+        name = group_of(key)
         group = self._groups.get(name)
         if group is None:
             return

@@ -1,10 +1,11 @@
-"""The memory of the CPU tier: one anonymous mapping, faulted in before the engine needs it."""
+"""The memory of the CPU tier: one mapping without a name, faulted in before the engine needs it."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
 import mmap
+import os
 import threading
 
 from sgkv.backends.base import Buffer
@@ -18,13 +19,15 @@ _PREFAULT_STEP = 32 << 20
 class Arena:
     """`size` bytes at one address. The memory lives as long as a view of it does."""
 
-    def __init__(self, size: int, *, prefault: bool = True) -> None:
+    def __init__(self, size: int, *, prefault: bool = True, shared: bool = False) -> None:
         """Map `size` bytes (a multiple of the page size) and start faulting them in.
 
         With `prefault` a daemon thread touches all of it in the background, so that the engine's
-        calls do not pay for first-touch faults. Where the kernel cannot, they are paid on use.
+        calls do not pay for first-touch faults. Where the kernel cannot, they are paid on use. `shared`
+        memory can be mapped by other processes that are handed `fd`; it is gone with the last of them.
         """
-        mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.fd = _memory_file(size) if shared else None
+        mapping = _mapping(size, self.fd)
         _advise_huge_pages(mapping)
         self.size = size
         self.view: Buffer = memoryview(mapping)
@@ -44,10 +47,13 @@ class Arena:
         return self._ready.wait(timeout) and self._prefaulted == self.size
 
     def stop(self) -> None:
-        """End the prefault. The mapping itself goes with its last view."""
+        """End the prefault, and hand out no more descriptors. The mapping goes with its last view."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            os.close(fd)
 
     def _prefault(self) -> None:
         base = ctypes.addressof(ctypes.c_char.from_buffer(self.view))
@@ -57,6 +63,19 @@ class Arena:
                 break
             self._prefaulted += step
         self._ready.set()
+
+
+def _memory_file(size: int) -> int:
+    """A file in memory that has a descriptor and no path: nothing is left of it after a crash."""
+    fd = os.memfd_create("sgkv-arena", os.MFD_CLOEXEC)
+    os.ftruncate(fd, size)
+    return fd
+
+
+def _mapping(size: int, fd: int | None) -> mmap.mmap:
+    if fd is None:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(fd, size, flags=mmap.MAP_SHARED)
 
 
 def _advise_huge_pages(mapping: mmap.mmap) -> None:

@@ -40,11 +40,13 @@ class CpuBackend(Backend):
         copy_threads: int | None = None,
         eviction: str = "lru",
         prefault: bool = True,
+        shared: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`capacity` in bytes, rounded down to whole blocks; `copy_threads` includes the caller's.
 
-        `clock` gives Unix seconds, for expiry. Raises ValueError on a capacity below one block.
+        `shared` makes the memory one that other processes can map (`descriptor`). `clock` gives Unix
+        seconds, for expiry. Raises ValueError on a capacity below one block.
         """
         if capacity < BLOCK_UNIT:
             raise ValueError(f"capacity must be at least {BLOCK_UNIT} bytes, got {capacity}")
@@ -54,7 +56,7 @@ class CpuBackend(Backend):
         self._lock = threading.Lock()
         self._drained = threading.Condition(self._lock)
         self._index = BlobIndex(capacity, make_policy(eviction))
-        self._arena = Arena(self._index.slabs.capacity, prefault=prefault)
+        self._arena = Arena(self._index.slabs.capacity, prefault=prefault, shared=shared)
         self._helpers = (copy_threads or _default_copy_threads()) - 1
         self._pool = WorkerPool(max(1, self._helpers), f"sgkv-{name}-copy", backlog=2 * self._helpers)
         self._batches = 0
@@ -114,7 +116,7 @@ class CpuBackend(Backend):
         if isinstance(entry, Status):
             return entry
         view = self._arena.view[entry.offset : entry.offset + size]
-        return Reservation(view, partial(self._end_reservation, entry))
+        return Reservation(view, entry.offset, partial(self._end_reservation, entry))
 
     def lease(self, keys: Sequence[str]) -> list[Lease | None]:
         """Each blob where it lies, or None where there is none; refreshes the eviction order."""
@@ -152,10 +154,28 @@ class CpuBackend(Backend):
         with self._lock:
             return [not self._closed and self._index.pin(key, pinned) for key in keys]
 
+    def held_by(self, groups: Sequence[str]) -> int:
+        """Bytes of the arena that keys of some groups (their first path segments) take."""
+        with self._lock:
+            return self._index.held_by(groups)
+
+    def shrink(self, groups: Sequence[str], wanted: int) -> int:
+        """Evict the coldest blobs of some groups, `wanted` bytes of them; how many could be.
+
+        Looks through all blobs with the lock held, so ask for more than the next write needs.
+        """
+        with self._lock:
+            return self._index.shrink(frozenset(groups), wanted)
+
     @property
     def memory(self) -> Buffer:
         """The arena, which all blobs lie in."""
         return self._arena.view
+
+    @property
+    def descriptor(self) -> int | None:
+        """Of the arena's memory, where it is shared and not closed yet."""
+        return self._arena.fd
 
     def wait_prefaulted(self, timeout: float) -> bool:
         """Wait until all of the arena is resident; False after `timeout` seconds or if it cannot be."""
@@ -222,7 +242,7 @@ class CpuBackend(Backend):
 
     def _lease_of(self, entry: Entry) -> Lease:
         view = self._arena.view[entry.offset : entry.offset + entry.size]
-        return Lease(view.toreadonly(), partial(self._end_lease, entry))
+        return Lease(view.toreadonly(), entry.offset, partial(self._end_lease, entry))
 
     def _end_lease(self, entry: Entry) -> None:
         with self._lock:

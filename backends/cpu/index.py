@@ -6,13 +6,14 @@ sizes, so that the backend's lock is held for microseconds a batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sgkv.backends.base import Status
 from sgkv.backends.cpu.slabs import IMPOSSIBLE, SlabAllocator, block_size
 from sgkv.backends.eviction import EvictionPolicy
-from sgkv.backends.keygroups import KeyGroups
+from sgkv.backends.keygroups import KeyGroups, group_of
 
 _COLDEST = 64
 """How many victims are looked through for one of the wanted size before slabs are emptied."""
@@ -50,6 +51,8 @@ class BlobIndex:
         self._by_offset: dict[int, Entry] = {}
         self._policy = policy
         self._groups = KeyGroups()
+        self._held: Counter[str] = Counter()
+        """Bytes of blocks by group of keys, reservations and deleted blobs in use among them."""
 
     def reserve(self, key: str, size: int, expires_at: int, now: float) -> Entry | Status:
         """A block for a new blob, or EXISTS, or FULL. End it with `commit` or `release`."""
@@ -59,6 +62,7 @@ class BlobIndex:
             return Status.FULL
         entry = Entry(key, offset, size, expires_at, now, refs=1)
         self._by_offset[offset] = entry
+        self._held[group_of(key)] += block_size(size)
         self.refs += 1
         return entry
 
@@ -130,6 +134,22 @@ class BlobIndex:
                 self._policy.admit(key, entry.size)
         return True
 
+    def held_by(self, groups: Iterable[str]) -> int:
+        """Bytes of blocks of all keys in some groups."""
+        return sum(self._held.get(group, 0) for group in groups)
+
+    def shrink(self, groups: Collection[str], wanted: int) -> int:
+        """Evict the coldest blobs of some groups until `wanted` bytes are free; how many are. O(blobs)."""
+        freed = 0
+        for key in self._policy.victims(len(self.entries)):
+            if freed >= wanted:
+                break
+            entry = self.entries[key]
+            if not entry.refs and group_of(key) in groups:
+                freed += block_size(entry.size)
+                self._evict(entry)
+        return freed
+
     def _live(self, key: str, now: float) -> Entry | None:
         entry = self.entries.get(key)
         if entry is not None and _expired(entry, now):
@@ -139,6 +159,10 @@ class BlobIndex:
 
     def _free(self, entry: Entry) -> None:
         del self._by_offset[entry.offset]
+        group = group_of(entry.key)
+        self._held[group] -= block_size(entry.size)
+        if not self._held[group]:
+            del self._held[group]
         self.slabs.free(entry.offset)
 
     def _allocate(self, size: int) -> int | None:

@@ -15,9 +15,11 @@ class Lease:
     Deleting it makes the key unreadable at once, but not `view`.
     """
 
-    __slots__ = ("_release", "view")
+    __slots__ = ("_release", "offset", "view")
 
-    def __init__(self, view: Buffer, release: Callable[[], None]) -> None:
+    def __init__(self, view: Buffer, offset: int, release: Callable[[], None]) -> None:
+        self.offset = offset
+        """Where in the arena it lies."""
         self.view = view
         """The blob, read-only. Do not use it after `release`: the block may hold another blob."""
         self._release: Callable[[], None] | None = release
@@ -40,9 +42,11 @@ class Lease:
 class Reservation:
     """Room for one blob that nobody can read yet. Fill `view`, then `commit`; or `abort`."""
 
-    __slots__ = ("_end", "view")
+    __slots__ = ("_end", "offset", "view")
 
-    def __init__(self, view: Buffer, end: Callable[[bool], Status]) -> None:
+    def __init__(self, view: Buffer, offset: int, end: Callable[[bool], Status]) -> None:
+        self.offset = offset
+        """Where in the arena it lies."""
         self.view = view
         """The blob's bytes, writable until `commit` or `abort`."""
         self._end: Callable[[bool], Status] | None = end
