@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from sgkv.backends.deadline import Deadline
+from sgkv.chunk.whole import flaw
 from sgkv.pd.engine import Engine
 from sgkv.pd.slots import Slots
-from sgkv.pd.verify import flaw
 from sgkv.pd.wire import VERSION, Abandoned, Grant, Hello, Landed, Offer, ProtocolError, Verdict, Welcome
 from sgkv.pd.wire import hear as _hear
 from sgkv.pd.wire import say as _say

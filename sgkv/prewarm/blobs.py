@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sgkv.chunk.header import (
-    Header,
-    HeaderError,
-    UnknownFormatError,
-    checksum,
-    decode_header,
-    stored_header_size,
-)
+from sgkv.chunk.header import Header, HeaderError, UnknownFormatError
+from sgkv.chunk.whole import flaw_of_pages, opened
 from sgkv.keys import BLOB_KEY, is_blob_key
 from sgkv.prewarm.outcomes import Outcome
 
@@ -44,33 +38,19 @@ def parse_key(key: str) -> BlobName | None:
 def examine(name: BlobName, raw: memoryview, now: float) -> Examined:
     """Judge the whole blob `raw`; `now` is Unix seconds."""
     try:
-        body = stored_header_size(raw)
-        header = decode_header(raw[:body])
+        header, pages = opened(raw)
     except UnknownFormatError:
         return Examined(Outcome.UNKNOWN_FORMAT)
     except HeaderError:
         return Examined(Outcome.CORRUPT)
     if not _named(header, name):
         return Examined(Outcome.FOREIGN)
-    if header.codecs:
-        return Examined(Outcome.UNKNOWN_FORMAT)
     if header.expired(now):
         return Examined(Outcome.EXPIRED, header)
-    whole = _body_is_whole(header, raw[body:])
-    return Examined(Outcome.GOOD if whole else Outcome.CORRUPT, header)
+    return Examined(Outcome.CORRUPT if flaw_of_pages(header, pages) else Outcome.GOOD, header)
 
 
 def _named(header: Header, name: BlobName) -> bool:
     if name.kind == "p" and header.pages != 1:
         return False
     return (header.namespace, header.hash_of(header.pages - 1).hex()) == (name.namespace, name.last_hash)
-
-
-def _body_is_whole(header: Header, body: memoryview) -> bool:
-    size = header.layout.page_bytes
-    if len(body) != header.pages * size:
-        return False
-    return all(
-        checksum([body[page * size : (page + 1) * size]]) == header.checksum_of(page)
-        for page in range(header.pages)
-    )
