@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -37,12 +37,11 @@ class Journal:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         except OSError as error:
             raise JournalError(f"{path}: {error.strerror}: name another file with --state") from error
-        try:
+        with ExitStack() as undo:
+            undo.callback(os.close, self._fd)
             self._lock()
             self._done = self._load(fresh, dry_run)
-        except BaseException:
-            os.close(self._fd)
-            raise
+            undo.pop_all()
 
     def __contains__(self, digest: str) -> bool:
         return bytes.fromhex(digest) in self._done
