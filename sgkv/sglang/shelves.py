@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sgkv.reasons import MissReason
-from sgkv.sglang.naming import ModelIdentity, PlacedPool, namespace, replicated
+from sgkv.sglang.naming import PlacedPool, ServedModel, pool_namespace, replicated
 from sgkv.sglang.pool import HostPool, is_logical
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ class Shelf(Generic[P]):
 class Shelves(Generic[P]):
     """All pools of a rank under the current state of the weights. Any thread."""
 
-    def __init__(
-        self, store: Store, config: Config, rank: HiCacheStorageConfig, model: ModelIdentity
-    ) -> None:
+    def __init__(self, store: Store, config: Config, rank: HiCacheStorageConfig, model: ServedModel) -> None:
         self._store = store
         self._config = config
         self._rank = rank
@@ -76,7 +74,7 @@ class Shelves(Generic[P]):
             shelf.session.clear()
 
     def _open(self, pool: P) -> Shelf[P]:
-        name = namespace(self._config, self.model, self._rank, pool, self._epoch)
+        name = pool_namespace(self._config, self.model, self._rank, pool, self._epoch)
         logger.info("sgkv: pool %s is namespace %s (%s)", pool.name, name.digest, name)
         return Shelf(pool, self._store.open(name, pool.layout, self.model.producer))
 
@@ -121,13 +119,12 @@ class HostShelves(Shelves[HostPool]):
 
     def _say_doubts(self, pool: HostPool) -> None:
         """What SGLang's rule that one rank of a rank-replicated model writes leaves without hits."""
-        if not self._rank.is_mla_model or self._rank.tp_size == 1:
-            return
-        if replicated(self._rank, pool) or pool.name == "mamba":
+        several = self._rank.is_mla_model and self._rank.tp_size > 1
+        if replicated(self._rank, pool):
             self.say_unseen(pool)
-            return
-        logger.warning(
-            "sgkv: pool %s differs from rank to rank, but SGLang backs it up on the first rank alone, so "
-            "prefixes that need it are not found.",
-            pool.name,
-        )
+        elif several and pool.name != "mamba":  # which every rank backs up
+            logger.warning(
+                "sgkv: pool %s differs from rank to rank, but SGLang backs it up on the first rank alone, so "
+                "prefixes that need it are not found.",
+                pool.name,
+            )

@@ -37,6 +37,11 @@ class Span:
         """
         return len(self.before) if self.before else 0
 
+    def part(self, first: int, stop: int) -> Span:
+        """Pages `first` to `stop` of the span, where they lie in the sequence."""
+        before = None if self.before is None else [*self.before, *self.hashes[:first]]
+        return Span(self.hashes[first:stop], before)
+
     def chunks(self, pages_per_chunk: int) -> Iterator[ChunkSlice]:
         """The chunks whose last page lies in the span, in order."""
         offset = self.start % pages_per_chunk

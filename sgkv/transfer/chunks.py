@@ -27,7 +27,7 @@ def fetch(
     reason = None
     for part in _batches(span, pages, ring, session.pages_per_chunk):
         buffer = ring.next()
-        reasons = session.get(_part(span, part), _views(buffer, pages, len(part)), deadline)
+        reasons = session.get(span.part(part.start, part.stop), _views(buffer, pages, len(part)), deadline)
         reason = next(filter(None, reasons), None)
         if reason is not None:
             break
@@ -74,7 +74,7 @@ def _store(
     deadline: Deadline,
 ) -> int:  # fmt: skip
     event.synchronize()
-    flags = session.set(_part(span, part), _views(buffer, pages, len(part)), deadline)
+    flags = session.set(span.part(part.start, part.stop), _views(buffer, pages, len(part)), deadline)
     return next((at for at, flag in enumerate(flags) if not flag), len(flags))
 
 
@@ -91,11 +91,6 @@ def _batches(span: Span, pages: DevicePages, ring: Ring, pages_per_chunk: int) -
             stop -= ragged
         yield range(start, stop)
         start = stop
-
-
-def _part(span: Span, part: range) -> Span:
-    before = None if span.before is None else [*span.before, *span.hashes[: part.start]]
-    return Span(span.hashes[part.start : part.stop], before)
 
 
 def _views(buffer: StagingBuffer, pages: DevicePages, count: int) -> Sequence[Sequence[memoryview]]:

@@ -49,3 +49,15 @@ def test_the_memo_finds_pages_by_hash_and_forgets_the_oldest():
     assert memo.find("h26") == Spot("h27", 2)
     memo.forget()
     assert memo.find("h26") is None
+
+
+@given(cuts, st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
+def test_a_part_is_the_span_of_its_pages(start, length, first, count):
+    first = min(first, length)
+    stop = min(first + count, length)
+    part = Span(NAMES[start : start + length], NAMES[:start]).part(first, stop)
+    assert part == Span(NAMES[start + first : start + stop], NAMES[: start + first])
+
+
+def test_a_part_of_unknown_position_has_none():
+    assert Span(["a", "b"], None).part(1, 2) == Span(["b"], None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -23,7 +24,6 @@ from sgkv.boundary import contained
 from sgkv.counters import Counters
 from sgkv.reasons import MissReason
 from sgkv.sglang.linking.transfers import PageMove
-from sgkv.store.span import Span
 from sgkv.transfer.chunks import fetch
 from sgkv.transfer.layers import HostPages, LayerSource, load_layers
 from sgkv.transfer.staging import Ring
@@ -60,15 +60,13 @@ class Preparation:
         device when this returns, whatever it returns.
         """
         self._ring.follow(ready)
-        prepared = Prepared()
-        try:
+        with ExitStack() as unless_complete:
+            prepared = Prepared()
+            unless_complete.callback(prepared.release)
             reason = self._all(moves, prepared, deadline)
-        except BaseException:
-            prepared.release()
-            raise
-        if reason is not None:
-            prepared.release()
-            return reason
+            if reason is not None:
+                return reason
+            unless_complete.pop_all()
         return prepared
 
     def _all(self, moves: Sequence[PageMove], prepared: Prepared, deadline: Deadline) -> MissReason | None:
@@ -92,11 +90,8 @@ class Preparation:
         return [at for at, lease in enumerate(leases) if lease is None]
 
     def _fetch(self, move: PageMove, run: range, deadline: Deadline) -> MissReason | None:
-        size = move.pool.page_size
-        slots = move.slots[run.start * size : run.stop * size]
-        before = None if move.span.before is None else [*move.span.before, *move.span.hashes[: run.start]]
-        span = Span(move.span.hashes[run.start : run.stop], before)
-        return fetch(move.session, span, move.pool.pages, slots, self._ring, deadline)
+        part = move.part(run.start, run.stop)
+        return fetch(part.session, part.span, part.pool.pages, part.slots, self._ring, deadline)
 
 
 class Loading:

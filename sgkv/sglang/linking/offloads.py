@@ -16,7 +16,6 @@ from sgkv.boundary import contained
 from sgkv.counters import Counters
 from sgkv.sglang.linking.transfers import PageMove
 from sgkv.store.pools import leading
-from sgkv.store.span import Span
 from sgkv.transfer.chunks import save
 from sgkv.transfer.staging import Ring
 from sgkv.transfer.window import OffloadWindow
@@ -127,7 +126,7 @@ class Offloading:
         """Store what is not there yet. SGLang offers what it has just loaded, too."""
         there = leading(move.session.contains(move.span, Deadline(self._exists_deadline)))
         self._counters.add("offload_present_pages", there)
-        left = _after(move, there)
+        left = move.part(there, len(move.span.hashes))
         if not left.span.hashes:
             return True
         wanted = len(left.span.hashes)
@@ -137,11 +136,3 @@ class Offloading:
         )  # fmt: skip
         self._counters.add("offload_wasted_pages", wanted - stored)
         return stored == wanted
-
-
-def _after(move: PageMove, pages: int) -> PageMove:
-    """Without the first `pages`."""
-    span = move.span
-    before = None if span.before is None else [*span.before, *span.hashes[:pages]]
-    slots = move.slots[pages * move.pool.page_size :]
-    return PageMove(move.pool, move.session, Span(span.hashes[pages:], before), slots)

@@ -27,6 +27,12 @@ class PageMove:
     slots: torch.Tensor
     """int64, `pool.page_size` a page, on the pool's device or in host memory."""
 
+    def part(self, first: int, stop: int) -> PageMove:
+        """Pages `first` to `stop`."""
+        size = self.pool.page_size
+        slots = self.slots[first * size : stop * size]
+        return PageMove(self.pool, self.session, self.span.part(first, stop), slots)
+
 
 def moves(
     transfers: Iterable[PoolTransfer], before: Sequence[str] | None, shelves: LinkedShelves
@@ -51,7 +57,7 @@ def span_of(transfer: PoolTransfer, chain: Sequence[str], before: Sequence[str] 
     keys = list(transfer.keys or ())
     if list(chain[len(chain) - len(keys) :]) != keys:
         return Span(keys, None)
-    return Span(keys, None if before is None else [*before, *chain[: len(chain) - len(keys)]])
+    return Span(chain, before).part(len(chain) - len(keys), len(chain))
 
 
 def trailing(transfer: PoolTransfer) -> bool:
