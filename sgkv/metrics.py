@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter
 
     from sgkv.backends.base import BackendStats, Bound
-    from sgkv.store.store import StoreStats
+    from sgkv.store.base import StoreStats
 
 _BUCKETS = (1e-4, 2.5e-4, 1e-3, 2.5e-3, 1e-2, 2.5e-2, 0.1, 0.25, 1.0, 2.5, 10.0)
 """Seconds: from a lookup in memory to the longest deadline."""

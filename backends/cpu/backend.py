@@ -233,7 +233,9 @@ class CpuBackend(Backend):
         if self._closed and not self._batches:
             self._drained.notify_all()
 
-    def _end_reservation(self, entry: Entry, publish: bool) -> Status:
+    def _end_reservation(self, entry: Entry, publish: bool, expires_at: int | None) -> Status:
+        if expires_at is not None:
+            entry.expires_at = expires_at
         with self._lock:
             if publish and not self._closed:
                 return self._index.commit(entry)

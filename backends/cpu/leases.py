@@ -44,29 +44,30 @@ class Reservation:
 
     __slots__ = ("_end", "offset", "view")
 
-    def __init__(self, view: Buffer, offset: int, end: Callable[[bool], Status]) -> None:
+    def __init__(self, view: Buffer, offset: int, end: Callable[[bool, int | None], Status]) -> None:
         self.offset = offset
         """Where in the arena it lies."""
         self.view = view
         """The blob's bytes, writable until `commit` or `abort`."""
-        self._end: Callable[[bool], Status] | None = end
+        self._end: Callable[[bool, int | None], Status] | None = end
 
-    def commit(self) -> Status:
+    def commit(self, expires_at: int | None = None) -> Status:
         """Publish: OK, EXISTS where another writer of the key was faster, CLOSED after close.
 
+        `expires_at` in Unix seconds, where that is only known now that the blob is here; 0 is never.
         Raises RuntimeError when the reservation has ended before.
         """
-        return self._finish(True)
+        return self._finish(True, expires_at)
 
     def abort(self) -> None:
         """Give the room back. Raises RuntimeError when the reservation has ended before."""
-        self._finish(False)
+        self._finish(False, None)
 
-    def _finish(self, publish: bool) -> Status:
+    def _finish(self, publish: bool, expires_at: int | None) -> Status:
         end, self._end = self._end, None
         if end is None:
             raise RuntimeError("reservation was committed or aborted before")
-        return end(publish)
+        return end(publish, expires_at)
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ from sglang.srt.observability.metrics_collector import StorageMetrics
 
 if TYPE_CHECKING:
     from sgkv.metrics import Metrics
-    from sgkv.store.store import Store
+    from sgkv.store.base import PageStore
 
 _MAX_SAMPLES = 1024
 _GAUGE_SECONDS = 5.0
@@ -55,7 +55,7 @@ class Reporter:
                 getattr(self._metrics, f"{direction}_pgs").append(pages)
                 getattr(self._metrics, f"{direction}_bandwidth").append(gb_per_second)
 
-    def refresh_gauges(self, store: Store) -> None:
+    def refresh_gauges(self, store: PageStore) -> None:
         """Set the gauges to the store's state, every few seconds; costs a clock read otherwise."""
         now = time.monotonic()
         if now >= self._gauges_due:

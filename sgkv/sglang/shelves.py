@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
 
     from sgkv.config import Config
-    from sgkv.store.session import Session
-    from sgkv.store.store import Store
+    from sgkv.store.base import PageSession, PageStore
 
 logger = logging.getLogger("sgkv")
 
@@ -29,13 +28,15 @@ class Shelf(Generic[P]):
     """One pool and where its pages are kept."""
 
     pool: P
-    session: Session
+    session: PageSession
 
 
 class Shelves(Generic[P]):
     """All pools of a rank under the current state of the weights. Any thread."""
 
-    def __init__(self, store: Store, config: Config, rank: HiCacheStorageConfig, model: ServedModel) -> None:
+    def __init__(
+        self, store: PageStore, config: Config, rank: HiCacheStorageConfig, model: ServedModel
+    ) -> None:
         self._store = store
         self._config = config
         self._rank = rank
@@ -81,7 +82,7 @@ class Shelves(Generic[P]):
     def say_unseen(self, pool: PlacedPool) -> None:
         """What the rule that one rank writes a replicated pool leaves without hits."""
         alone = self._rank.tp_size == 1 or not replicated(self._rank, pool)
-        if alone or any(tier.backend.capabilities.shared for tier in self._store.tiers):
+        if alone or self._store.shared:
             return
         logger.warning(
             "sgkv: pool %s is stored by the first rank alone and no tier is seen by the others, so nothing "

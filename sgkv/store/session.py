@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sgkv.backends import failpoints
 from sgkv.backends.base import Bound
-from sgkv.backends.cpu import Lease
+from sgkv.backends.cpu import CpuBackend, Lease
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import BlobIdentity, Page
 from sgkv.chunk.layout import Order, PageLayout
@@ -17,6 +17,8 @@ from sgkv.counters import Counters
 from sgkv.identity import Namespace
 from sgkv.keys import chunk_keys, page_keys
 from sgkv.reasons import MissReason
+from sgkv.store.base import PageSession
+from sgkv.store.lending import Lent, Rooms, lend
 from sgkv.store.lookup import Found, Search
 from sgkv.store.memo import ChunkMemo
 from sgkv.store.promotion import Promoter
@@ -55,12 +57,8 @@ class Machinery:
         return [tier for tier in self.tiers if tier.arena is None]
 
 
-class Session:
-    """Pages in, pages out. Any thread; no call waits longer than the deadlines of its tiers.
-
-    A page is a sequence of writable buffers that concatenate to `layout.page_bytes`. Buffers are
-    only touched during the call.
-    """
+class Session(PageSession):
+    """Over the tiers of a store in this process. No call waits longer than their deadlines."""
 
     def __init__(self, machinery: Machinery, namespace: Namespace, layout: PageLayout, producer: str) -> None:
         self.namespace = namespace
@@ -102,12 +100,14 @@ class Session:
 
         What a page holds after a miss is undefined.
         """
-        reading = Reading(
-            span, pages, self._identity, self._arena_namespace, self.pages_per_chunk, self._memo, deadline
-        )
+        return self.read(span, pages, deadline).reasons
+
+    def read(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> Reading:
+        """`get`, and which tiers served it."""
+        reading = self._reading(span, pages, deadline)
         reading.over(self._cleared_tiers())
         self._account(reading)
-        return reading.reasons
+        return reading
 
     def set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
         """Store `pages`; True for each that is stored, or was already.
@@ -118,11 +118,35 @@ class Session:
         shared = self._shared
         if self._uncleared:
             self._clear(0.0)
-        expires_at = int(shared.clock() + shared.ttl) if shared.ttl else 0
+        expires_at = self._expiry()
         arena = shared.arena
         if arena is None:
             return self._writing.direct(self._cleared_tiers(), span, pages, expires_at, deadline)
         return self._writing.through_arena(arena, shared.write_behind, span, pages, expires_at)
+
+    def reserve(self, span: Span) -> Rooms:
+        """Room in the cpu tier for pages that another process writes. Raises ValueError without that tier."""
+        shared, (tier, arena) = self._shared, self._require_arena()
+        if self._uncleared:
+            self._clear(0.0)
+        expires_at = self._expiry()
+        rooms = self._writing.reserve(arena, span, expires_at)
+        return Rooms(self._writing, tier, shared.write_behind, span, expires_at, rooms)
+
+    def lend(self, span: Span, deadline: Deadline) -> Lent:
+        """The pages in the cpu tier, for another process to read where they lie; see `lending.lend`.
+
+        Raises ValueError without that tier.
+        """
+        tier, arena = self._require_arena()
+        tiers = self._cleared_tiers()
+        reading = self._reading(span, [[] for _ in span.hashes], deadline)
+        if tier not in tiers:  # not cleared yet: nothing may be read from it
+            lent = Lent([None] * len(span.hashes), [MissReason.ABSENT] * len(span.hashes), {})
+        else:
+            lent = lend(reading, tier, arena, [lower for lower in tiers if lower.arena is None])
+        self._count(lent.served_by, lent.reasons)
+        return lent
 
     def lease(self, span: Span) -> list[Lease | None]:
         """Pages where they lie in the cpu tier, so that they need not be copied twice; counted as served.
@@ -201,11 +225,29 @@ class Session:
             deadline,
         )
 
-    def _account(self, reading: Reading) -> None:
+    def _reading(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> Reading:
+        return Reading(
+            span, pages, self._identity, self._arena_namespace, self.pages_per_chunk, self._memo, deadline
+        )
+
+    def _require_arena(self) -> tuple[Tier, CpuBackend]:
+        tier = self._shared.arena
+        if tier is None or tier.arena is None:
+            raise ValueError("pages can only be lent by a store with a cpu tier")
+        return tier, tier.arena
+
+    def _expiry(self) -> int:
+        shared = self._shared
+        return int(shared.clock() + shared.ttl) if shared.ttl else 0
+
+    def _count(self, served_by: Mapping[str, int], reasons: Sequence[MissReason | None]) -> None:
         counters = self._shared.counters
-        for tier, pages in reading.served_by.items():
+        for tier, pages in served_by.items():
             counters.hits(tier, pages, self.layout.page_bytes)
-        counters.misses(reading.reasons)
+        counters.misses(reasons)
+
+    def _account(self, reading: Reading) -> None:
+        self._count(reading.served_by, reading.reasons)
         promoter = self._shared.promoter
         if promoter is not None and reading.promotable:
             promoter.submit([(t, read) for t, read in reading.promotable if t.promote], self._arena_namespace)

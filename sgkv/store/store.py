@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from weakref import WeakSet
 
-from sgkv.backends.base import BackendStats, Bound, Buffer
+from sgkv.backends.base import Bound, Buffer
 from sgkv.chunk.layout import PageLayout
 from sgkv.counters import Counters
 from sgkv.identity import Namespace
+from sgkv.store.base import PageStore, StoreStats
 from sgkv.store.promotion import Promoter
 from sgkv.store.session import Machinery, Session
 from sgkv.store.tier import Tier
@@ -19,19 +20,6 @@ from sgkv.store.write_behind import WriteBehind
 
 _PROMOTION_TIMEOUT = 0.5
 """Seconds: a promotion is only an optimisation, so closing hardly waits for one."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreStats:
-    """A snapshot; taking it does no I/O."""
-
-    tiers: dict[str, BackendStats]
-    counters: dict[str, int | dict[str, int]]
-    write_behind_bytes: int
-    """Bytes of arena pages leased for writing to lower tiers."""
-    write_behind_queued: int
-    bounds: dict[str, Bound] = field(default_factory=dict)
-    """What the store itself holds, beside what its tiers do (`BackendStats.bounds`), and may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +37,7 @@ class StoreOptions:
     remembered_pages: int = 131_072
 
 
-class Store:
+class Store(PageStore):
     """KV pages over an ordered list of tiers, fastest first. Any thread.
 
     At most one tier has an arena, and it is the first. Owns the backends: `close` closes them.
@@ -110,7 +98,11 @@ class Store:
             self._sessions.add(session)
         return session
 
-    def register_memory(self, view: Buffer) -> None:
+    @property
+    def shared(self) -> bool:
+        return any(tier.backend.capabilities.shared for tier in self.tiers)
+
+    def register_memory(self, view: Buffer, descriptor: int | None = None) -> None:
         """Tell the tiers that pages will be set from this memory, which stays mapped until `close`."""
         if self.tiers[0].arena is None:
             self._register(view, self.tiers)

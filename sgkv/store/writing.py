@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sgkv.backends.base import PutItem
-from sgkv.backends.cpu import CpuBackend, Lease
+from sgkv.backends.base import PutItem, Status
+from sgkv.backends.cpu import CpuBackend, Lease, Reservation
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import BlobIdentity, Page, put_item
 from sgkv.counters import Counters
@@ -32,7 +32,18 @@ class Writing:
         keys = page_keys(self.arena_namespace, span.hashes)
         items = [PutItem(key, page, None, expires_at) for key, page in zip(keys, pages, strict=True)]
         statuses = arena.backend.put(items)
-        self.counters.writes(arena.name, statuses, [self.identity.layout.page_bytes] * len(items))
+        return self.settle(arena, behind, span, statuses, expires_at)
+
+    def reserve(self, arena: CpuBackend, span: Span, expires_at: int) -> list[Reservation | Status]:
+        """Room in the arena for each page, or EXISTS or FULL."""
+        keys, size = page_keys(self.arena_namespace, span.hashes), self.identity.layout.page_bytes
+        return [arena.reserve(key, size, expires_at) for key in keys]
+
+    def settle(
+        self, arena: Tier, behind: WriteBehind | None, span: Span, statuses: Sequence[Status], expires_at: int
+    ) -> list[bool]:
+        """Count what became of a span's pages in the arena, and leave the lower tiers to write-behind."""
+        self.counters.writes(arena.name, statuses, [self.identity.layout.page_bytes] * len(statuses))
         if behind is not None and arena.arena is not None:
             self._schedule(arena.arena, behind, span, expires_at)
         return [status.ok for status in statuses]

@@ -9,14 +9,14 @@ import torch
 
 from sgkv.backends.deadline import Deadline
 from sgkv.reasons import MissReason
-from sgkv.store.session import Session
+from sgkv.store.base import PageSession
 from sgkv.store.span import Span
 from sgkv.transfer.pages import DevicePages
 from sgkv.transfer.staging import Event, Ring, StagingBuffer
 
 
 def fetch(
-    session: Session, span: Span, pages: DevicePages, slots: torch.Tensor, ring: Ring, deadline: Deadline
+    session: PageSession, span: Span, pages: DevicePages, slots: torch.Tensor, ring: Ring, deadline: Deadline
 ) -> MissReason | None:
     """Read pages, verify them, and fill `slots`; why it could not be done, or None.
 
@@ -39,7 +39,7 @@ def fetch(
 
 
 def save(
-    session: Session,
+    session: PageSession,
     span: Span,
     pages: DevicePages,
     slots: torch.Tensor,
@@ -70,7 +70,7 @@ def save(
 
 
 def _store(
-    session: Session, span: Span, pages: DevicePages, part: range, buffer: StagingBuffer, event: Event,
+    session: PageSession, span: Span, pages: DevicePages, part: range, buffer: StagingBuffer, event: Event,
     deadline: Deadline,
 ) -> int:  # fmt: skip
     event.synchronize()

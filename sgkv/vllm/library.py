@@ -14,7 +14,7 @@ from sgkv.vllm.shelves import PageShelf, RowShelf, Shelf, Wanted, group_of
 
 if TYPE_CHECKING:
     from sgkv.config import Config
-    from sgkv.store.store import Store
+    from sgkv.store.base import PageStore
     from sgkv.vllm.chains import Chain
     from sgkv.vllm.facts import Engine
     from sgkv.vllm.rows import RowShape
@@ -26,7 +26,7 @@ class Library:
     """Finds shelves by group. Any thread; `reset` only while nothing is under way."""
 
     def __init__(
-        self, store: Store, config: Config, engine: Engine | None, offloading: Any, row_bytes: int
+        self, store: PageStore, config: Config, engine: Engine | None, offloading: Any, row_bytes: int
     ) -> None:
         """`offloading` is vLLM's `OffloadingConfig`; `row_bytes` are those of one row of host memory.
 

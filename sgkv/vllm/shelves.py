@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from sgkv.backends.deadline import Deadline
-from sgkv.store.session import Session
+from sgkv.store.base import PageSession
 from sgkv.store.span import Span
 from sgkv.vllm.chains import Chain
 from sgkv.vllm.rows import RowShape
@@ -35,7 +35,7 @@ def group_of(chunk: Wanted) -> int:
 class Shelf(ABC):
     """Chunks of one group in the store. Any thread; no call outlasts its deadline."""
 
-    def __init__(self, session: Session, chunk_tokens: int) -> None:
+    def __init__(self, session: PageSession, chunk_tokens: int) -> None:
         """`chunk_tokens` are the tokens of one of vLLM's offload chunks."""
         self.session = session
         self.chunk_tokens = chunk_tokens
@@ -96,7 +96,7 @@ class _Run:
 class PageShelf(Shelf):
     """Canonical pages under SGLang's hashes: what one engine stores the other finds."""
 
-    def __init__(self, session: Session, chunk_tokens: int, rows: RowShape) -> None:
+    def __init__(self, session: PageSession, chunk_tokens: int, rows: RowShape) -> None:
         super().__init__(session, chunk_tokens)
         self._rows = rows
         self._page_tokens = session.layout.tokens

@@ -11,7 +11,7 @@ from sglang.srt.mem_cache.hicache_storage import PoolHitPolicy, PoolTransfer
 from sgkv.reasons import MissReason
 from sgkv.sglang.linking.pools import KV, LinkedPool
 from sgkv.sglang.shelves import Shelf, Shelves
-from sgkv.store.session import Session
+from sgkv.store.base import PageSession
 from sgkv.store.span import Span
 
 LinkedShelves = Shelves[LinkedPool]
@@ -22,7 +22,7 @@ class PageMove:
     """Pages of one pool, where they lie in the sequence and where on the device."""
 
     pool: LinkedPool
-    session: Session
+    session: PageSession
     span: Span
     slots: torch.Tensor
     """int64, `pool.page_size` a page, on the pool's device or in host memory."""
