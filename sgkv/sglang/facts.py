@@ -11,6 +11,7 @@ from typing import Any
 import sglang
 import torch
 
+from sgkv.model import ModelFacts
 from sgkv.weights import local_path, process_start
 
 logger = logging.getLogger("sgkv")
@@ -40,30 +41,12 @@ _KERNELS = {
 """Settings that choose among kernels which round differently, by group of `get_exec()`."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineFacts:
-    """Everything outside the pools that decides whether KV is interchangeable."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts(ModelFacts):
+    """What a server of SGLang's says of its model. Adapters are those of ``--lora-paths``, known by name."""
 
-    model: Path | None
-    """Local folder or file of the weights; None where there is none to read."""
-    draft_model: Path | None
-    has_draft: bool
-    adapters: tuple[Path | None, ...]
-    """Of ``--lora-paths``: SGLang knows these by name and path, whatever lies there."""
-    loading: str
-    """What is made of the files while they are loaded."""
-    weights_elsewhere: bool
-    """The weights are those of no file: made up at start, or taken over from another process."""
-    model_overrides: str
     kv_cache_dtype: str
     """As configured: ``auto`` or a name; needed where the pool stores plain bytes."""
-    kv_scales: Path | None
-    producer: str
-    """``sglang/<version>``"""
-    numerics: str
-    """Kernels, compute dtype and device kind: what makes KV bit-stable."""
-    started: float
-    """Unix seconds: when this process began, and so before it loaded any weights."""
 
 
 def read_facts() -> EngineFacts | None:
@@ -73,11 +56,7 @@ def read_facts() -> EngineFacts | None:
 
         return _facts(get_model(), get_exec(), get_spec(), get_lora())
     except (ImportError, AttributeError, RuntimeError, ValueError, AssertionError) as error:
-        logger.warning(
-            "sgkv: SGLang does not say which model this is (%s); nothing is shared with other processes. "
-            "Set model.weights to a revision string to share.",
-            error,
-        )
+        logger.warning("sgkv: SGLang does not say which model this is: %s", error)
         return None
 
 
@@ -92,13 +71,11 @@ def _facts(model: Any, execution: Any, spec: Any, lora: Any) -> EngineFacts:
     )
     return EngineFacts(
         model=local_path(model.model_path, model.revision, cache),
-        draft_model=local_path(draft, spec.speculative_draft_model_revision, cache) if draft else None,
-        has_draft=bool(draft),
+        drafts=(local_path(draft, spec.speculative_draft_model_revision, cache),) if draft else (),
         adapters=tuple(local_path(adapter.lora_path, None, cache) for adapter in lora.lora_paths or ()),
         loading=" ".join([*_settings(model, _LOADING), *_settings(spec, _DRAFT_LOADING)]),
-        weights_elsewhere=model.weight_cache_mode == "client"
-        or not {model.load_format, spec.speculative_draft_load_format}.isdisjoint(_ELSEWHERE),
-        model_overrides=str(model.json_model_override_args),
+        doubt=_doubt(model, spec),
+        overrides=str(model.json_model_override_args),
         kv_cache_dtype=str(model.kv_cache_dtype),
         kv_scales=Path(scales) if scales else None,
         producer=f"sglang/{sglang.__version__}",
@@ -107,6 +84,13 @@ def _facts(model: Any, execution: Any, spec: Any, lora: Any) -> EngineFacts:
         ),
         started=process_start(),
     )
+
+
+def _doubt(model: Any, spec: Any) -> str:
+    formats = {model.load_format, spec.speculative_draft_load_format}
+    if model.weight_cache_mode == "client" or not formats.isdisjoint(_ELSEWHERE):
+        return "its weights are those of no file: made up at start, or taken over from another process"
+    return ""
 
 
 def _settings(group: Any, names: Iterable[str]) -> list[str]:

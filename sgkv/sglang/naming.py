@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import uuid
 from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sgkv.identity import Namespace
-from sgkv.sglang.facts import EngineFacts
+from sgkv.model import ModelIdentity, identify, namespace
 from sgkv.sglang.launch import LAUNCH_ID
-from sgkv.weights import architecture, changed_since, fingerprint, local_path
+from sgkv.weights import fingerprint, local_path
 
 if TYPE_CHECKING:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
 
     from sgkv.chunk.layout import PageLayout
     from sgkv.config import Config
+    from sgkv.identity import Namespace
+    from sgkv.sglang.facts import EngineFacts
 
-logger = logging.getLogger("sgkv")
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel(ModelIdentity):
+    """A model as one server of SGLang's serves it."""
 
-@dataclass(frozen=True, slots=True)
-class ModelIdentity:
-    """The part of a namespace that all pools and ranks of a server share."""
-
-    weights: str
-    architecture: str
-    numerics: str
-    producer: str
     kv_cache_dtype: str
 
 
@@ -65,44 +57,28 @@ def launch_id() -> str:
     return os.environ.setdefault(LAUNCH_ID, uuid.uuid4().hex)
 
 
-def model_identity(config: Config, facts: EngineFacts | None) -> ModelIdentity:
+def model_identity(config: Config, facts: EngineFacts | None) -> ServedModel:
     """Fingerprint the weights (blocking I/O). What cannot be read is private to this launch."""
     private = f"private {launch_id()}"
-    if facts is None:
-        revision = config.model.weights
-        weights = private if revision in ("auto", "full") else f"revision {revision}"
-        return ModelIdentity(weights, "unknown", _numerics(config, "unknown"), "", private)
-    weights = _weights(config, facts) or private
-    if weights == private:
-        logger.warning(
-            "sgkv: the files of this model, its draft or its adapters cannot be read, or are not what this "
-            "server loaded, so what it stores is used by this launch only. Set model.weights to a revision "
-            "string to keep it."
-        )
-    model = architecture(facts.model) if facts.model else "unknown"
-    scales = fingerprint(facts.kv_scales) if facts.kv_scales else None
-    shape = sha256(f"{model} {facts.model_overrides} {scales}".encode()).hexdigest()
-    numerics = _numerics(config, facts.numerics)
-    return ModelIdentity(weights, shape, numerics, facts.producer, facts.kv_cache_dtype)
+    model = identify(config, facts, private, "SGLang does not say which model it is")
+    kv_cache_dtype = facts.kv_cache_dtype if facts else private
+    return ServedModel(
+        model.weights, model.architecture, model.numerics, model.producer, kv_cache_dtype=kv_cache_dtype
+    )
 
 
-def namespace(
+def pool_namespace(
     config: Config, model: ModelIdentity, rank: HiCacheStorageConfig, pool: PlacedPool, epoch: str
 ) -> Namespace:
     """The namespace of one pool on one rank."""
-    return Namespace(
-        tenant=config.tenant,
-        weights=model.weights,
-        epoch=epoch,
-        architecture=model.architecture,
-        numerics=model.numerics,
+    return namespace(
+        config, model, epoch,
         kv_dtype=pool.layout.dtype,
         page_tokens=pool.page_size,
-        chunk_tokens=config.chunk_tokens,
         pool=pool.name,
         cell=cell(rank, pool),
         geometry=f"{pool.layout.geometry} {pool.kind}".strip(),
-    )
+    )  # fmt: skip
 
 
 def cell(rank: HiCacheStorageConfig, pool: PlacedPool) -> str:
@@ -143,35 +119,3 @@ def _fingerprint_now(model_path: str) -> str | None:
         return fingerprint(path) if path else None
     except OSError:
         return None
-
-
-def _weights(config: Config, facts: EngineFacts) -> str | None:
-    """All weights that KV is computed with, or None where one of them cannot be known.
-
-    An operator's revision stands for those that cannot.
-    """
-    setting = config.model.weights
-    revised = setting not in ("auto", "full")
-    found = [] if revised else [("model", _known(facts.model, facts, read_all=setting == "full"))]
-    found += [("draft", _known(facts.draft_model, facts))] if facts.has_draft else []
-    found += [("adapter", _known(adapter, facts)) for adapter in facts.adapters]
-    if not revised and (facts.weights_elsewhere or not all(digest for _, digest in found)):
-        return None
-    named = sorted(f"{name} {digest}" for name, digest in found)
-    return " ".join([f"revision {setting}" if revised else "files", *named, facts.loading])
-
-
-def _known(model: Path | None, facts: EngineFacts, *, read_all: bool = False) -> str | None:
-    """The fingerprint of files that this process, too, must have loaded."""
-    try:
-        if model is None or changed_since(model, facts.started):
-            return None
-        return fingerprint(model, read_all=read_all)
-    except OSError:
-        return None
-
-
-def _numerics(config: Config, exact: str) -> str:
-    if config.model.numerics == "compatible":
-        return f"compatible {config.model.numerics_class}"
-    return f"exact {exact}"

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import vllm
 from vllm.platforms import current_platform
 
+from sgkv.model import ModelFacts
 from sgkv.vllm.chains import Chains
 from sgkv.vllm.rows import Packing, RowShape
 from sgkv.weights import local_path, process_start
@@ -27,22 +27,10 @@ _FUSED = ("FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION")
 """Backends whose pages hold K and V of a head side by side (their `get_kv_cache_shape` in 0.33)."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineFacts:
-    """Everything outside the rows that decides whether KV is interchangeable."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts(ModelFacts):
+    """What an engine of vLLM's says of its model, and of the rows that its KV lies in."""
 
-    model: Path | None
-    """Local folder of the weights; None where there is none to read."""
-    loading: str
-    """What is made of the files while they are loaded; empty where nothing is."""
-    doubt: str
-    """Why the files may not be all that KV is computed with; empty where they are."""
-    overrides: str
-    numerics: str
-    producer: str
-    """``vllm/<version>``"""
-    started: float
-    """Unix seconds: when this process began."""
     rows: RowShape | None
     """How keys and values lie in a row, where that is known for certain."""
     unshared: str
@@ -124,9 +112,23 @@ def _rows(config: Any, kv_cache: Any) -> tuple[RowShape | None, str]:
     from vllm.v1.kv_cache_interface import FullAttentionSpec
 
     groups = kv_cache.kv_cache_groups
-    spec = groups[0].kv_cache_spec
-    if len(groups) != 1 or type(spec) is not FullAttentionSpec:
+    if len(groups) != 1 or type(groups[0].kv_cache_spec) is not FullAttentionSpec:
         return None, "the model has layers other than full attention with keys and values"
+    if config.parallel_config.world_size != 1:
+        return None, "it runs on several ranks"
+    layout = config.cache_config.kv_cache_layout
+    if not current_platform.is_cpu() and layout != "LBHNC":
+        return None, f"its pages are laid out as {layout}"
+    return row_shape(config, groups[0])
+
+
+def row_shape(config: Any, group: Any) -> tuple[RowShape | None, str]:
+    """The shape of the pages of one of vLLM's `KVCacheGroupSpec`, else None and why it is not known."""
+    from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
+
+    spec = group.kv_cache_spec
+    if type(spec) not in (FullAttentionSpec, SlidingWindowSpec):
+        return None, f"the model has layers of {type(spec).__name__}"
     if spec.dtype != config.model_config.dtype or spec.kv_quant_mode.is_per_token_head:
         return None, f"its pool is {spec.dtype}, the model {config.model_config.dtype}"
     if spec.head_size != getattr(spec, "head_size_v", spec.head_size):
@@ -134,21 +136,18 @@ def _rows(config: Any, kv_cache: Any) -> tuple[RowShape | None, str]:
     packing, reason = _packing(config, spec)
     if packing is None:
         return None, reason
-    parallel = config.parallel_config
-    if parallel.world_size != 1:
-        return None, "it runs on several ranks"
     if config.speculative_config is not None or config.lora_config is not None:
         return None, "drafts or adapters are on"
     shape = RowShape(
         packing=packing,
         dtype=str(spec.dtype).removeprefix("torch."),
         item=spec.dtype.itemsize,
-        layers=len(groups[0].layer_names),
+        layers=len(group.layer_names),
         block_tokens=spec.block_size,
         heads=spec.num_kv_heads,
         head_dim=spec.head_size,
     )
-    return (shape, "") if _ordered(groups[0].layer_names) else (None, "its layers are not in their order")
+    return (shape, "") if _ordered(group.layer_names) else (None, "its layers are not in their order")
 
 
 def _packing(config: Any, spec: Any) -> tuple[Packing | None, str]:
@@ -159,7 +158,7 @@ def _packing(config: Any, spec: Any) -> tuple[Packing | None, str]:
         isa = _get_attn_isa(spec.dtype, spec.block_size, spec.head_size, config.cache_config.cache_dtype)
         return (Packing.VEC, "") if isa in ("vec", "vec16") else (None, f"CPU pages are packed for {isa}")
     backend = getattr(config.attention_config.backend, "name", None)
-    if backend in _FUSED and config.cache_config.kv_cache_layout == "LBHNC":
+    if backend in _FUSED:
         return Packing.FUSED, ""
     return (
         None,
