@@ -23,6 +23,8 @@ class MissReason(enum.Enum):
     BREAKER_OPEN = "breaker_open"
     """The tier failed repeatedly and is being left alone for a while."""
     TIER_ERROR = "tier_error"
+    NODE_AWAY = "node_away"
+    """The node's daemon does not answer, or refuses us; it is tried again in the background."""
     SIDE_POOL = "side_pool"
     """The KV is there, but not the state of another pool without which it cannot be used."""
     SUSPENDED = "suspended"

@@ -66,6 +66,8 @@ def as_yaml(loaded: Loaded, resolved: ResolvedConfig) -> Iterator[str]:
 def decided(resolved: ResolvedConfig) -> dict[str, int | str]:
     """What `auto` and shares came to, in bytes, by field path."""
     found: dict[str, int | str] = {"write_behind.max_bytes": resolved.write_behind_bytes}
+    if resolved.config.mode == "attach":
+        found["node.socket"] = str(resolved.socket)
     for index, tier in enumerate(resolved.tiers):
         found[f"tiers.{index}.capacity"] = "no limit" if tier.capacity is None else tier.capacity
         if isinstance(tier, ResolvedDisk):
@@ -92,10 +94,10 @@ def _yaml(
 ) -> Iterator[str]:
     for key, child in value.items():
         here = f"{path}{key}"
-        if isinstance(child, dict):
+        if isinstance(child, dict) and child:
             yield f"{indent}{key}:"
             yield from _yaml(child, f"{here}.", f"{indent}  ", loaded, notes)
-        elif isinstance(child, list):
+        elif isinstance(child, list) and any(isinstance(item, dict) for item in child):
             yield f"{indent}{key}:"
             for index, item in enumerate(child):
                 lines = list(_yaml(item, f"{here}.{index}.", f"{indent}    ", loaded, notes))

@@ -8,6 +8,7 @@ from sgkv.config.errors import ConfigError, Problem
 from sgkv.config.loading import Loaded, load
 from sgkv.config.machine import Machine, Place, this_machine
 from sgkv.config.model import Config, EngineConfig, LimitsConfig, LinkerConfig, ModelConfig, WriteBehindConfig
+from sgkv.config.node import NodeConfig, TenantConfig
 from sgkv.config.resolving import (
     ResolvedConfig,
     ResolvedCpu,
@@ -46,6 +47,7 @@ __all__ = [
     "Machine",
     "ModelConfig",
     "MooncakeTier",
+    "NodeConfig",
     "Place",
     "PriceConfig",
     "Problem",
@@ -57,6 +59,7 @@ __all__ = [
     "ResolvedTier",
     "S3Tier",
     "SimulateConfig",
+    "TenantConfig",
     "WriteBehindConfig",
     "load",
     "resolve",

@@ -34,12 +34,15 @@ class Machine:
     place: Callable[[Path], Place]
     stored: Callable[[Path, int], int]
     """Bytes in the files below a path, counted no further than a limit."""
+    runtime_home: Path = Path("/run")
+    """Where sockets of this user belong."""
 
 
 def this_machine() -> Machine:
     """The machine we run on. Reads /proc and /sys, starts nothing."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return Machine(_memory(), home, _place, _stored)
+    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or home)
+    return Machine(_memory(), home, _place, _stored, runtime)
 
 
 def _memory() -> int:

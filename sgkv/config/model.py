@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from sgkv.config.node import NodeConfig
 from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, Positive, Section, check_together
 from sgkv.config.units import Capacity, Duration, Percent
 
@@ -77,6 +78,9 @@ class LinkerConfig(Section):
 class Config(Section):
     """One store."""
 
+    mode: Literal["embedded", "attach"] = "embedded"
+    """``attach`` uses the store of the node's daemon, and its tiers, instead of one in this process."""
+    node: NodeConfig = NodeConfig()
     tenant: str = Field("default", min_length=1, max_length=128)
     """Stores of different tenants never share a blob, whatever places they share."""
     model: ModelConfig = ModelConfig()

@@ -6,6 +6,7 @@ has loaded a model; doubtful ones become warnings.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, MooncakeTier, S3Tier
 from sgkv.config.units import Auto, Percent, approximate_size
 
 MIB, GIB = 2**20, 2**30
+_SOCKET_PATH = 107
+"""Bytes of the path of a Unix socket (unix(7))."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +72,12 @@ class ResolvedConfig:
 
     config: Config
     tiers: tuple[ResolvedTier, ...]
-    """In the order of `config.tiers`."""
+    """In the order of `config.tiers`; none with `mode: attach`."""
     write_behind_bytes: int
     warnings: tuple[str, ...]
     """What will work, but perhaps not as meant; each line names its field."""
+    socket: Path = Path()
+    """Of the node's daemon."""
 
 
 def resolve(config: Config, machine: Machine | None = None) -> ResolvedConfig:
@@ -82,12 +87,20 @@ def resolve(config: Config, machine: Machine | None = None) -> ResolvedConfig:
     a path that is a file or may not be written.
     """
     machine = machine or this_machine()
-    tiers = tuple(_tier(tier, config, machine) for tier in config.tiers)
+    own = () if config.mode == "attach" else config.tiers
+    tiers = tuple(_tier(tier, config, machine) for tier in own)
+    socket = (
+        machine.runtime_home / "sgkv" / "node.sock" if config.node.socket == "auto" else config.node.socket
+    )
     problems = [problem for index, tier in enumerate(tiers) for problem in _problems(index, tier, machine)]
+    if len(os.fsencode(socket)) > _SOCKET_PATH:
+        problems.append(
+            Problem("node.socket", f"{socket} is longer than {_SOCKET_PATH} bytes, which no socket can be")
+        )
     if problems:
         raise ConfigError(problems)
     warnings = [line for index, tier in enumerate(tiers) for line in _doubts(index, tier, machine)]
-    return ResolvedConfig(config, tiers, _queue_bytes(config, tiers), tuple(warnings))
+    return ResolvedConfig(config, tiers, _queue_bytes(config, tiers), tuple(warnings), socket)
 
 
 def _tier(tier: AnyTier, config: Config, machine: Machine) -> ResolvedTier:
