@@ -61,6 +61,10 @@ class PageSession(ABC):
     def set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
         """Store `pages`; True for each that is stored, or was already."""
 
+    def near(self, span: Span) -> list[bool]:
+        """For each page of the span whether `lease` would find it. No I/O."""
+        return [False] * len(span.hashes)
+
     @abstractmethod
     def lease(self, span: Span) -> list[Lease | None]:
         """Pages where they lie in this process's cpu tier, counted as served; None for each that does not.

@@ -148,12 +148,17 @@ class Session(PageSession):
         self._count(lent.served_by, lent.reasons)
         return lent
 
+    def near(self, span: Span) -> list[bool]:
+        arena = self._arena()
+        keys = page_keys(self._arena_namespace, span.hashes)
+        return [False] * len(keys) if arena is None else arena.backend.contains(keys)
+
     def lease(self, span: Span) -> list[Lease | None]:
         """Pages where they lie in the cpu tier, so that they need not be copied twice; counted as served.
 
         In this session's order; None for each page that is not there. No I/O. Release every lease.
         """
-        arena = next((tier for tier in self._cleared_tiers() if tier.arena is not None), None)
+        arena = self._arena()
         if arena is None or arena.arena is None:
             return [None] * len(span.hashes)
         leases = arena.arena.lease(page_keys(self._arena_namespace, span.hashes))
@@ -209,6 +214,10 @@ class Session(PageSession):
 
     def _namespace_in(self, tier: Tier) -> str:
         return self._arena_namespace if tier.arena else self._identity.namespace
+
+    def _arena(self) -> Tier | None:
+        """The cpu tier, unless it waits to be cleared."""
+        return next((tier for tier in self._cleared_tiers() if tier.arena is not None), None)
 
     def _cleared_tiers(self) -> Sequence[Tier]:
         tiers = self._shared.tiers

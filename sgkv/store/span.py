@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 
@@ -66,3 +67,9 @@ class Span:
             *before[pages_per_chunk - 1 :: pages_per_chunk],
             *(piece.last_hash for piece in self.chunks(pages_per_chunk)),
         ]
+
+
+def runs(pages: Iterable[int]) -> list[range]:
+    """Ascending pages, neighbours together."""
+    groups = groupby(enumerate(pages), lambda item: item[1] - item[0])
+    return [range((run := [page for _, page in group])[0], run[-1] + 1) for _, group in groups]

@@ -1,10 +1,12 @@
 """Spans and chunks: which pages belong together, wherever a batch begins and ends."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sgkv.store.memo import ChunkMemo, Spot
-from sgkv.store.span import Span
+from sgkv.store.span import Span, runs
 
 NAMES = [f"h{i}" for i in range(64)]
 cuts = st.integers(0, 40)
@@ -61,3 +63,10 @@ def test_a_part_is_the_span_of_its_pages(start, length, first, count):
 
 def test_a_part_of_unknown_position_has_none():
     assert Span(["a", "b"], None).part(1, 2) == Span(["b"], None)
+
+
+@given(st.sets(st.integers(0, 30)))
+def test_runs_are_neighbours_together(pages):
+    found = runs(sorted(pages))
+    assert [page for run in found for page in run] == sorted(pages)
+    assert all(before.stop < after.start for before, after in pairwise(found))

@@ -1,0 +1,205 @@
+"""Reads of slow tiers that begin as soon as it is known what will be asked for, into bounded memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+
+import torch
+
+from sgkv.backends.base import Bound, Buffer
+from sgkv.backends.deadline import Deadline
+from sgkv.backends.workers import WorkerPool
+from sgkv.boundary import contained
+from sgkv.counters import Counters
+from sgkv.reasons import MissReason
+from sgkv.store.base import PageSession
+from sgkv.store.span import Span, runs
+
+_THREADS = 4
+"""Spans read at once; a tier spreads each of them over threads of its own."""
+_BACKLOG = 64
+
+Wanted = tuple[PageSession, Span]
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Memory of one read, until neither the read nor the request needs it."""
+
+    bytes: int
+    holders: int = 2
+
+
+class Early:
+    """What one request will need, in host memory or on its way there. Any thread.
+
+    Pages are whole, verified, in one piece and in the order of their session.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self.deadline = deadline
+        """Of all reads."""
+        self.pieces: list[_Piece] = []
+        self._reads: list[Future[None]] = []
+        self._lock = threading.Lock()
+        self._pages: dict[PageSession, dict[str, Buffer]] = {}
+        self._failed: dict[PageSession, dict[str, MissReason]] = {}
+
+    def expect(self, read: Future[None], piece: _Piece) -> None:
+        self._reads.append(read)
+        self.pieces.append(piece)
+
+    def settled(self, timeout: float) -> bool:
+        """Whether nothing is being read any more, or nothing more will come; waits `timeout` seconds."""
+        left = self.deadline.remaining()
+        late = wait(self._reads, timeout if left is None else min(timeout, left)).not_done
+        return not late or self.deadline.over
+
+    def page(self, session: PageSession, page_hash: str) -> Buffer | None:
+        """A page that has arrived."""
+        return self._pages.get(session, {}).get(page_hash)
+
+    def failed(self, session: PageSession) -> Mapping[str, MissReason]:
+        """Pages that could not be read, and why."""
+        return self._failed.get(session, {})
+
+    @property
+    def failures(self) -> int:
+        """Pages of all sessions that could not be read."""
+        return sum(map(len, list(self._failed.values())))
+
+    def unread(self, session: PageSession, span: Span) -> Iterator[int]:
+        """Pages of the span that are neither in the cpu tier, nor here, nor known to be unreadable."""
+        known = {**self._pages.get(session, {}), **self.failed(session)}
+        for at, (page_hash, near) in enumerate(zip(span.hashes, session.near(span), strict=True)):
+            if not near and page_hash not in known:
+                yield at
+
+    def settle(
+        self, session: PageSession, arrived: Mapping[str, Buffer], failed: Mapping[str, MissReason]
+    ) -> None:
+        """Take note of how a read has ended. Dictionaries are replaced: others read them without a lock."""
+        with self._lock:
+            self._pages[session] = {**self._pages.get(session, {}), **arrived}
+            self._failed[session] = {**self._failed.get(session, {}), **failed}
+
+
+class ReadAhead:
+    """The requests that wait for their load, and what is read for them: at most `limit` bytes.
+
+    One thread, but for `free` and `held`. A request that is neither taken nor dropped keeps its bytes
+    until its deadline is over and another request needs them.
+    """
+
+    def __init__(self, limit: int, counters: Counters) -> None:
+        self._limit = limit
+        self._counters = counters
+        self._requests: dict[str, Early] = {}
+        self._workers = WorkerPool(_THREADS, "sgkv-linker-ahead", backlog=_BACKLOG)
+        self._lock = threading.Lock()
+        self._held = 0
+
+    @property
+    def held(self) -> Bound:
+        """Bytes that are read ahead and not loaded yet, of those there may be."""
+        with self._lock:
+            return Bound(self._held, self._limit)
+
+    def begin(self, rid: str, wanted: Sequence[Wanted], seconds: float) -> None:
+        """Read for a request what the cpu tier has not; all of it ends `seconds` after its first call.
+
+        Pages that find no room, the last ones first, are left out and counted.
+        """
+        early = self._requests.get(rid) or Early(Deadline(seconds))
+        for session, span in wanted:
+            for run in runs(early.unread(session, span)):
+                if not early.deadline.over:
+                    self._read(early, session, span.part(run.start, run.stop))
+        if early.pieces:
+            self._requests[rid] = early
+
+    def get(self, rid: str) -> Early | None:
+        return self._requests.get(rid)
+
+    def take(self, rid: str) -> Early | None:
+        """Hand over what was read for a request; its pages count until `free`."""
+        return self._requests.pop(rid, None)
+
+    def drop(self, rid: str) -> None:
+        """The request will not be loaded."""
+        early = self.take(rid)
+        if early is not None:
+            early.deadline.cancel()
+            self.free(early)
+
+    def free(self, early: Early) -> None:
+        """The pages are not used any more; what is being read counts until it has been. Any thread."""
+        pieces, early.pieces = early.pieces, []
+        for piece in pieces:
+            self._let_go(piece)
+
+    def reset(self) -> None:
+        for rid in list(self._requests):
+            self.drop(rid)
+
+    def close(self, timeout: float) -> None:
+        self.reset()
+        self._workers.close(timeout)
+
+    def _read(self, early: Early, session: PageSession, span: Span) -> None:
+        size = session.layout.page_bytes
+        pages = min(len(span.hashes), self._room(len(span.hashes) * size) // size)
+        self._counters.add("read_ahead_left_out_pages", len(span.hashes) - pages)
+        if not pages:
+            return
+        span, piece = span.part(0, pages), _Piece(pages * size)
+        with self._lock:
+            self._held += piece.bytes
+        read = self._workers.submit(lambda: self._fill(early, session, span, piece))
+        if read is None:
+            self._let_go(piece)
+            self._let_go(piece)
+            return
+        early.expect(read, piece)
+
+    def _room(self, wanted: int) -> int:
+        """Bytes that are free, after those who waited longest in vain have made room."""
+        for rid, early in list(self._requests.items()):
+            if self._limit - self._held >= wanted:
+                break
+            if early.deadline.over:
+                self.drop(rid)
+        return max(0, self._limit - self._held)
+
+    def _fill(self, early: Early, session: PageSession, span: Span, piece: _Piece) -> None:
+        """A thread of ours. However it ends, every page of the span has arrived or failed."""
+        arrived: dict[str, Buffer] = {}
+        failed = dict.fromkeys(span.hashes, MissReason.INTERNAL)
+        with contained("reading ahead", self._counters):
+            arrived, failed = _outcome(session, span, early.deadline)
+        early.settle(session, arrived, failed)
+        self._let_go(piece)
+
+    def _let_go(self, piece: _Piece) -> None:
+        with self._lock:
+            piece.holders -= 1
+            if not piece.holders:
+                self._held -= piece.bytes
+
+
+def _outcome(
+    session: PageSession, span: Span, deadline: Deadline
+) -> tuple[dict[str, Buffer], dict[str, MissReason]]:
+    """Read a span into memory of its own: pages that arrived, and reasons of those that did not."""
+    if deadline.over:
+        return {}, dict.fromkeys(span.hashes, MissReason.TIMEOUT)
+    size, count = session.layout.page_bytes, len(span.hashes)
+    memory = memoryview(torch.empty(count * size, dtype=torch.uint8).numpy())
+    views = [memory[at * size : (at + 1) * size] for at in range(count)]
+    reasons = session.get(span, [[view] for view in views], deadline)
+    ended = list(zip(span.hashes, views, reasons, strict=True))
+    arrived = {page_hash: view for page_hash, view, reason in ended if reason is None}
+    return arrived, {page_hash: reason for page_hash, _, reason in ended if reason is not None}
