@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import threading
@@ -67,8 +68,10 @@ class Arena:
 
 def _memory_file(size: int) -> int:
     """A file in memory that has a descriptor and no path: nothing is left of it after a crash."""
-    fd = os.memfd_create("sgkv-arena", os.MFD_CLOEXEC)
+    fd = os.memfd_create("sgkv-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, size)
+    # Whoever maps it could otherwise end every process that does, by making it shorter.
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return fd
 
 

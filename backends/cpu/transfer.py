@@ -14,7 +14,9 @@ def write_blob(arena: Buffer, entry: Entry, item: PutItem, deadline: Deadline | 
     if deadline is None:
         return _gather(arena, entry, item)
     with deadline.landing() as admitted:
-        return _gather(arena, entry, item) if admitted and not deadline.expired else Status.TIMEOUT
+        status = _gather(arena, entry, item) if admitted and not deadline.expired else Status.TIMEOUT
+    # Whoever lent the buffers may have taken them back while they were read.
+    return Status.TIMEOUT if deadline.expired else status
 
 
 def read_blob(arena: Buffer, entry: Entry, item: GetItem, deadline: Deadline | None) -> Status:

@@ -78,6 +78,11 @@ class Session(PageSession):
         )
 
     @property
+    def arena_group(self) -> str:
+        """What all keys of this session in the cpu tier begin with, up to the first slash."""
+        return self._arena_namespace
+
+    @property
     def remembered(self) -> Bound:
         """Pages whose chunk is remembered for the reads that follow a lookup."""
         return self._memo.pages
@@ -122,7 +127,7 @@ class Session(PageSession):
         arena = shared.arena
         if arena is None:
             return self._writing.direct(self._cleared_tiers(), span, pages, expires_at, deadline)
-        return self._writing.through_arena(arena, shared.write_behind, span, pages, expires_at)
+        return self._writing.through_arena(arena, shared.write_behind, span, pages, expires_at, deadline)
 
     def reserve(self, span: Span) -> Rooms:
         """Room in the cpu tier for pages that another process writes. Raises ValueError without that tier."""

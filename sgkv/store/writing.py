@@ -26,12 +26,18 @@ class Writing:
     counters: Counters
 
     def through_arena(
-        self, arena: Tier, behind: WriteBehind | None, span: Span, pages: Sequence[Page], expires_at: int
+        self,
+        arena: Tier,
+        behind: WriteBehind | None,
+        span: Span,
+        pages: Sequence[Page],
+        expires_at: int,
+        deadline: Deadline,
     ) -> list[bool]:
         """Copy into the arena and leave the lower tiers to write-behind."""
         keys = page_keys(self.arena_namespace, span.hashes)
         items = [PutItem(key, page, None, expires_at) for key, page in zip(keys, pages, strict=True)]
-        statuses = arena.backend.put(items)
+        statuses = arena.backend.put(items, deadline)
         return self.settle(arena, behind, span, statuses, expires_at)
 
     def reserve(self, arena: CpuBackend, span: Span, expires_at: int) -> list[Reservation | Status]:
