@@ -11,18 +11,18 @@ from sgkv.backends.base import Backend, BackendStats, BlobInfo, Capabilities, Ge
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.gate import Gate
 from sgkv.backends.keygroups import require_folder_prefix
+from sgkv.backends.remote.faults import FaultLog
+from sgkv.backends.remote.known import KnownKeys
+from sgkv.backends.remote.survey import Survey
 from sgkv.backends.s3.address import locate
 from sgkv.backends.s3.client import open_client, open_session, region_of
 from sgkv.backends.s3.examination import Examination, Report
-from sgkv.backends.s3.faults import FaultLog
-from sgkv.backends.s3.known import KnownKeys
 from sgkv.backends.s3.listing import Listing
 from sgkv.backends.s3.objects import Objects, encryption_headers
 from sgkv.backends.s3.opening import open_plane
 from sgkv.backends.s3.options import S3Options
 from sgkv.backends.s3.reading import Batch
 from sgkv.backends.s3.removal import Removal
-from sgkv.backends.s3.survey import Survey
 from sgkv.backends.s3.writing import Writer
 from sgkv.backends.workers import WorkerPool, in_background, spread, spread_until, spread_within
 

@@ -20,8 +20,10 @@ from urllib3.exceptions import HTTPError
 from sgkv.backends.base import Buffer
 from sgkv.backends.buffers import after, first
 from sgkv.backends.deadline import Deadline, landing
-from sgkv.backends.s3.plane import DataPlane, Window
-from sgkv.backends.s3.replies import Abandoned, Locked, Reply, Silent, Unreachable
+from sgkv.backends.remote.endings import Abandoned, Silent, Unreachable
+from sgkv.backends.remote.spans import Window
+from sgkv.backends.s3.plane import DataPlane
+from sgkv.backends.s3.replies import Locked, Reply
 
 _PIECE = 1 << 20
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")

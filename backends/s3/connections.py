@@ -8,8 +8,8 @@ import threading
 import time
 
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.remote.endings import Abandoned, Silent, Unreachable
 from sgkv.backends.s3.address import Address
-from sgkv.backends.s3.replies import Abandoned, Silent, Unreachable
 from sgkv.backends.s3.wire import Connection
 
 _IDLE_SECONDS = 15.0

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.remote.endings import Abandoned, Unreachable
+from sgkv.backends.remote.spans import Window
 from sgkv.backends.s3.listing import PLACE, Listing
-from sgkv.backends.s3.plane import DataPlane, Window
-from sgkv.backends.s3.replies import Abandoned, Locked, Reply, Unreachable
+from sgkv.backends.s3.plane import DataPlane
+from sgkv.backends.s3.replies import Locked, Reply
 
 _SECONDS = 30.0
 _BODY = bytes(range(64))

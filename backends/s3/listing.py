@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sgkv.backends.base import BlobInfo
+from sgkv.backends.remote.listing import Page
 from sgkv.backends.s3.clocks import served_at
 
 PLACE = ".probe/"
 """Where an examination makes its objects, below the prefix; no listing of blobs shows them."""
-
-DELETE_BATCH = 1000
-"""Keys a DeleteObjects request takes ("DeleteObjects", S3 API)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One answer of a listing."""
-
-    blobs: Sequence[BlobInfo]
-    now: float
-    """Unix seconds by the clock that the times of the blobs are of."""
 
 
 class Listing:
@@ -67,15 +55,18 @@ class Listing:
         """Remove up to `DELETE_BATCH` blobs in one request. Raises ConnectionError where some may be left."""
         if not keys:
             return
-        objects = [{"Key": self._prefix + key} for key in keys]
-        try:
+        names = {self._prefix + key for key in keys}
+        try:  # not Quiet: an answer without a body would say then that all are gone
             answer = self._client.delete_objects(
-                Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True}
+                Bucket=self._bucket, Delete={"Objects": [{"Key": name} for name in names]}
             )
         except (BotoCoreError, ClientError) as error:
             raise ConnectionError(f"removing from {self._bucket}: {error}") from error
         for left in answer.get("Errors", ()):
             raise ConnectionError(f"removing {left.get('Key')} from {self._bucket}: {left.get('Code')}")
+        unsaid = names - {row.get("Key") for row in answer.get("Deleted", ())}
+        if unsaid:
+            raise ConnectionError(f"removing from {self._bucket}: of {len(unsaid)} objects nothing is said")
 
     def close(self) -> None:
         self._client.close()

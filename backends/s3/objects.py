@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from sgkv.backends.base import Buffer, Status
 from sgkv.backends.deadline import Deadline
-from sgkv.backends.s3.faults import FaultLog
-from sgkv.backends.s3.known import KnownKeys
+from sgkv.backends.remote.faults import FaultLog
+from sgkv.backends.remote.known import KnownKeys
+from sgkv.backends.remote.spans import Window
 from sgkv.backends.s3.options import S3Options
-from sgkv.backends.s3.plane import DataPlane, Window
+from sgkv.backends.s3.plane import DataPlane
 from sgkv.backends.s3.replies import Reply
 from sgkv.backends.s3.retrying import Attempts
 

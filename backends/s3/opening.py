@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from sgkv.backends.remote.faults import FaultLog
 from sgkv.backends.s3.address import Address
 from sgkv.backends.s3.boto import BotoPlane
 from sgkv.backends.s3.client import open_client
 from sgkv.backends.s3.connections import Connections
-from sgkv.backends.s3.faults import FaultLog
 from sgkv.backends.s3.keys import ChainKeys, SigningKeys
 from sgkv.backends.s3.options import S3Options
 from sgkv.backends.s3.plane import DataPlane

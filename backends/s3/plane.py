@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sgkv.backends.base import Buffer
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.remote.spans import Window
 from sgkv.backends.s3.replies import Reply
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Bytes `[start, start + sum of the buffers)` of an object, and where they go."""
-
-    start: int
-    buffers: Sequence[Buffer]
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.buffers))
 
 
 class DataPlane(ABC):

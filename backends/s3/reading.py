@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from sgkv.backends.base import GetItem, Status
 from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.hooks import checked
+from sgkv.backends.remote.spans import Window, windows
 from sgkv.backends.s3.objects import Objects
-from sgkv.backends.s3.plane import Window
-from sgkv.backends.s3.spans import windows
 
 
 @dataclass(slots=True)

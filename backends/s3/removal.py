@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from sgkv.backends.s3.faults import FaultLog
-from sgkv.backends.s3.listing import DELETE_BATCH, Listing
+from sgkv.backends.remote.faults import FaultLog
+from sgkv.backends.remote.listing import DELETE_BATCH
+from sgkv.backends.s3.listing import Listing
 from sgkv.backends.workers import WorkerPool, spread
 
 

@@ -18,6 +18,8 @@ class Reply:
     etag: str = ""
     filled: bool = False
     """GET: every buffer was filled."""
+    region: str = ""
+    """Of the bucket, where an error says that it is another one than was asked in."""
 
     @property
     def ok(self) -> bool:
@@ -27,18 +29,12 @@ class Reply:
     def absent(self) -> bool:
         return self.status == 404 and self.code in ("", "NoSuchKey", "404")
 
-
-class Unreachable(Exception):  # noqa: N818 - what the server is, not what we did wrong
-    """No whole answer came: refused, reset, cut short, or not HTTP. Another attempt may succeed."""
-
-
-class Silent(Unreachable):
-    """No answer came in time."""
+    @property
+    def said(self) -> str:
+        """An error, for people."""
+        elsewhere = f": the bucket is in {self.region}, set `region` to that" if self.region else ""
+        return f"{self.status} {self.code}".strip() + elsewhere
 
 
-class Abandoned(Exception):  # noqa: N818 - not an error of anyone's
-    """The caller's deadline is over."""
-
-
-class Locked(Exception):  # noqa: N818 - as above
+class Locked(Exception):  # noqa: N818 - not an error of anyone's
     """There is nothing to sign a request with: no credentials, or no session."""

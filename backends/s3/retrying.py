@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from sgkv.backends.base import Status
 from sgkv.backends.deadline import Deadline
-from sgkv.backends.s3.faults import FaultLog
-from sgkv.backends.s3.replies import Abandoned, Locked, Reply, Silent, Unreachable
+from sgkv.backends.remote.endings import Abandoned, Silent, Unreachable
+from sgkv.backends.remote.faults import FaultLog
+from sgkv.backends.s3.replies import Locked, Reply
 
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 _SLOW_DOWN = (429, 503)

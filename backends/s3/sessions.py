@@ -14,8 +14,9 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.remote.endings import Abandoned
 from sgkv.backends.s3.clocks import served_at
-from sgkv.backends.s3.replies import Abandoned, Locked
+from sgkv.backends.s3.replies import Locked
 from sgkv.backends.workers import WorkerPool
 
 log = logging.getLogger(__name__)

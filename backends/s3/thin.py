@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sgkv.backends.base import Buffer
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.remote.endings import Abandoned, Silent, Unreachable
+from sgkv.backends.remote.spans import Window
 from sgkv.backends.s3.address import Address
 from sgkv.backends.s3.connections import Connections
 from sgkv.backends.s3.keys import SigningKeys
-from sgkv.backends.s3.plane import DataPlane, Window
-from sgkv.backends.s3.replies import Abandoned, Reply, Silent, Unreachable
+from sgkv.backends.s3.plane import DataPlane
+from sgkv.backends.s3.replies import Reply
 from sgkv.backends.s3.signing import sign
 from sgkv.backends.s3.wire import Connection, Head
 

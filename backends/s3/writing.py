@@ -5,7 +5,7 @@ from __future__ import annotations
 from sgkv.backends.base import PutItem, Status
 from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.hooks import prepared
-from sgkv.backends.s3.known import KnownKeys
+from sgkv.backends.remote.known import KnownKeys
 from sgkv.backends.s3.objects import Objects
 
 LARGEST_PUT = 5 << 30

@@ -13,8 +13,9 @@ from botocore.exceptions import ConnectionClosedError
 
 from sgkv.backends.base import Status
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.remote.endings import Abandoned
 from sgkv.backends.s3 import S3Backend
-from sgkv.backends.s3.replies import Abandoned, Locked
+from sgkv.backends.s3.replies import Locked
 from sgkv.backends.s3.sessions import Grant, SessionKeys
 from sgkv.testing.s3 import DIRECTORY_BUCKET
 from sgkv.testing.s3.double import S3Double

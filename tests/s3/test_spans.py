@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sgkv.backends.base import Part
 from sgkv.backends.buffers import after, cut_tail
-from sgkv.backends.s3.spans import windows
+from sgkv.backends.remote.spans import windows
 
 DATA = bytes(at % 251 for at in range(5000))
 

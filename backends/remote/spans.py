@@ -1,11 +1,24 @@
-"""Which bytes of an object to ask for, and in how many requests."""
+"""Which bytes of a blob to ask for, and in how many requests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sgkv.backends.base import Buffer, Part
-from sgkv.backends.s3.plane import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Bytes `[start, start + sum of the buffers)` of a blob, and where they go."""
+
+    start: int
+    buffers: Sequence[Buffer]
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.buffers))
+
 
 _GAP = 128 << 10
 """Bytes nobody wants that are read all the same, because a request of its own would take longer."""

@@ -1,20 +1,20 @@
-"""Looking through the whole bucket now and then: what others wrote, what is gone, what is too old."""
+"""Looking through a whole server now and then: what others wrote, what is gone, what is too old."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 
 from sgkv.backends.base import BlobInfo
-from sgkv.backends.s3.faults import FaultLog
-from sgkv.backends.s3.known import KnownKeys
-from sgkv.backends.s3.listing import DELETE_BATCH, Listing
+from sgkv.backends.remote.faults import FaultLog
+from sgkv.backends.remote.known import KnownKeys
+from sgkv.backends.remote.listing import DELETE_BATCH, Listing
+from sgkv.backends.remote.rounds import Rounds
 
 
 class Survey:
-    """One thread that lists the prefix at once and then every `pause` seconds.
+    """Takes in what a listing of the whole shows, at once and then every `pause` seconds.
 
-    A bucket with a capacity is counted whole; of any other no more keys are looked at than are
+    A tier with a capacity is counted whole; of any other no more keys are looked at than are
     remembered. Blobs older than `ttl`, by the server's clock, are removed, whichever process wrote them.
     """
 
@@ -33,58 +33,30 @@ class Survey:
         self._listing = listing
         self._known = known
         self._faults = faults
-        self._pause = pause
         self._ttl = ttl
         self._most = most
         self._ours = ours
-        self._changed = threading.Condition()
-        self._rounds = 0
-        self._asked = 1
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="sgkv-s3-survey", daemon=True)
-        if pause is not None:
-            self._thread.start()
+        self._rounds = Rounds(self._round, pause=pause, name="sgkv-survey")
+        self._rounds.start()
 
     def wait(self, timeout: float) -> bool:
         """Until the first listing has ended, however it did; False after `timeout` s, or if there is none."""
-        if self._pause is None:
-            return False
-        with self._changed:
-            return self._changed.wait_for(lambda: self._rounds > 0 or self._closing, timeout)
+        return self._rounds.wait(timeout)
 
     def again(self, timeout: float) -> bool:
         """List now, and wait for the end of it; False after `timeout` seconds, or where nothing lists."""
-        if self._pause is None:
-            return False
-        with self._changed:
-            self._asked += 1
-            goal = self._asked
-            self._changed.notify_all()
-            return self._changed.wait_for(lambda: self._rounds >= goal or self._closing, timeout)
+        return self._rounds.again(timeout)
 
     def close(self, timeout: float) -> None:
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if self._thread.ident is not None:
-            self._thread.join(timeout)
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closing or self._asked > self._rounds, self._pause)
-                if self._closing:
-                    return
-                goal = max(self._asked, self._rounds + 1)
-            try:
-                self._round()
-            except ConnectionError as error:
-                self._faults.note("list", "list", str(error))
-            with self._changed:
-                self._rounds, self._asked = goal, max(goal, self._asked)
-                self._changed.notify_all()
+        self._rounds.close(timeout)
 
     def _round(self) -> None:
+        try:
+            self._look()
+        except ConnectionError as error:
+            self._faults.note("list", "list", str(error))
+
+    def _look(self) -> None:
         began = self._known.clock()
         listed: set[str] = set()
         for page in self._listing.pages(""):
@@ -97,7 +69,7 @@ class Survey:
                 if blob.key not in gone:
                     listed.add(blob.key)
                     self._known.see(blob.key, blob.size, seen_at=began, cold=True)
-            if self._closing or (self._known.capacity is None and len(listed) >= self._most):
+            if self._rounds.closing or (self._known.capacity is None and len(listed) >= self._most):
                 return
         self._known.miss_unlisted(listed, began)
 

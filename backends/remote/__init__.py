@@ -1,0 +1,1 @@
+"""What tiers over a network have in common, whatever their protocol."""
