@@ -1,23 +1,19 @@
-"""Connections that are kept for the next request."""
+"""Connections to the endpoint of a bucket."""
 
 from __future__ import annotations
 
 import socket
 import ssl
-import threading
-import time
 
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.remote.endings import Abandoned, Silent, Unreachable
+from sgkv.backends.remote.kept import Kept
 from sgkv.backends.s3.address import Address
 from sgkv.backends.s3.wire import Connection
 
-_IDLE_SECONDS = 15.0
-"""Servers close idle connections; younger than any does, a kept one is a safe bet."""
-
 
 class Connections:
-    """The most recently used first, so that a burst's surplus grows old and is closed."""
+    """Made where none is left of those that were kept."""
 
     def __init__(
         self,
@@ -33,38 +29,22 @@ class Connections:
         self._tls = _context(verify) if address.secure else None
         self._connect_timeout = connect_timeout
         self._read_timeout = read_timeout
-        self._most_idle = most_idle
-        self._lock = threading.Lock()
-        self._idle: list[tuple[float, Connection]] = []
-        self._closed = False
+        self._kept: Kept[Connection] = Kept(most_idle)
 
     def take(self, deadline: Deadline | None) -> tuple[Connection, bool]:
         """A connection, and whether it has served before: then it may be dead for all we know."""
-        while (kept := self._pop()) is not None:
-            left_at, connection = kept
-            if time.monotonic() - left_at < _IDLE_SECONDS and not connection.stale:
-                return connection, True
-            connection.close()
-        return self._connect(deadline), False
+        kept = self._kept.take()
+        return (self._connect(deadline), False) if kept is None else (kept, True)
 
     def give(self, connection: Connection) -> None:
         """Keep a connection whose last answer was read to its end."""
-        with self._lock:
-            if connection.reusable and not self._closed and len(self._idle) < self._most_idle:
-                self._idle.append((time.monotonic(), connection))
-                return
-        connection.close()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for _, connection in idle:
+        if connection.reusable:
+            self._kept.give(connection)
+        else:
             connection.close()
 
-    def _pop(self) -> tuple[float, Connection] | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
+    def close(self) -> None:
+        self._kept.close()
 
     def _connect(self, deadline: Deadline | None) -> Connection:
         left = None if deadline is None else deadline.remaining()
