@@ -26,8 +26,12 @@ def convert_page(source: memoryview, stored: PageLayout, wanted: PageLayout) -> 
 
 def convert_in_place(page: Sequence[memoryview], stored: PageLayout, wanted: PageLayout) -> None:
     """The same for a page that was read into its final buffers (which concatenate to the page)."""
-    converted = memoryview(convert_page(memoryview(b"".join(page)), stored, wanted))
+    fill_buffers(memoryview(convert_page(memoryview(b"".join(page)), stored, wanted)), page)
+
+
+def fill_buffers(source: memoryview, page: Sequence[memoryview]) -> None:
+    """Fill the buffers of `page`, one after another, with the bytes of `source`."""
     offset = 0
     for buffer in page:
-        buffer[:] = converted[offset : offset + len(buffer)]
+        buffer[:] = source[offset : offset + len(buffer)]
         offset += len(buffer)
