@@ -36,6 +36,7 @@ HELP = {
     "promotions_dropped": "Pages not promoted because the queue was full",
     "read_bytes": "Bytes of pages served",
     "tier_events": "What happened in a tier, by name",
+    "read_ahead_left_out_pages": "Pages that SGLang's linker found no memory for to read them ahead",
     "refused_loads": "Loads of SGLang's linker that could not be made ready, so that the prompt was computed",
     "write_behind_dropped_pages": "Pages not written to the slower tiers: the queue or the cpu tier was full",
     "written_bytes": "Bytes that became new blobs",

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sgkv.config.node import NodeConfig
 from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, Positive, Section, check_together
-from sgkv.config.units import Capacity, Duration, Percent
+from sgkv.config.units import Capacity, Duration, Percent, Size
 
 
 class ModelConfig(Section):
@@ -71,6 +71,9 @@ class LinkerConfig(Section):
     layer-wise loads and for writes."""
     layer_wise: bool = True
     """Whether a model begins to compute when its first layer is loaded; else when all are."""
+    read_ahead: Size = 1 << 30
+    """Bytes of pages read from slow tiers for requests that wait; what is beyond is read while the engine
+    waits."""
     offload_window: int | None = Field(None, ge=1)
     """Tokens that the device may hold for being written; null is a quarter of its pool."""
 

@@ -9,7 +9,6 @@ rank. Only the constructor raises.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,25 +23,24 @@ from sgkv.reasons import MissReason
 from sgkv.sglang import lifecycle
 from sgkv.sglang.facts import read_facts
 from sgkv.sglang.linking.loads import Loading, Preparation, Prepared
-from sgkv.sglang.linking.lookups import Restorable, look_up
 from sgkv.sglang.linking.offloads import Offer, Offloading
 from sgkv.sglang.linking.pools import MAMBA, LinkedPool, UnservedPoolError, linked_pools
 from sgkv.sglang.linking.positions import Positions
 from sgkv.sglang.linking.rank import Agreement, rank_of
+from sgkv.sglang.linking.requests import Requests
 from sgkv.sglang.linking.transfers import LinkedShelves, PageMove, moves
+from sgkv.sglang.linking.waiting import Waiting
 from sgkv.sglang.naming import model_identity, replicated
 from sgkv.sglang.reporter import Reporter
 from sgkv.store.build import build_store
+from sgkv.transfer.ahead import ReadAhead
 from sgkv.transfer.staging import Ring
 from sgkv.transfer.window import OffloadWindow
 
 logger = logging.getLogger("sgkv")
 
-_REMEMBERED = 4096
-"""Requests whose position in the sequence is kept from lookup to load."""
 
-
-class SgkvLinker(UnifiedCacheLinker):
+class SgkvLinker(UnifiedCacheLinker, Waiting):
     """One instance a rank."""
 
     def __init__(
@@ -86,7 +84,6 @@ class SgkvLinker(UnifiedCacheLinker):
             logger.warning(
                 "sgkv: the draft model's KV is not stored: it guesses worse after a restored prefix"
             )
-        self._before: OrderedDict[str, Sequence[str] | None] = OrderedDict()
         self._open_lanes(linked, config.linker, config.chunk_tokens)
         lifecycle.register(self)
 
@@ -99,7 +96,12 @@ class SgkvLinker(UnifiedCacheLinker):
         for buffer in (*fetching.buffers, *saving.buffers):
             self.store.register_memory(buffer.view)
         times = self._times
-        self._preparation = Preparation(fetching)
+        self._ahead = ReadAhead(settings.read_ahead, self.store.counters)
+        self._requests = Requests(
+            self.shelves, self._ahead, self.store.counters,
+            exists_deadline=times.exists_deadline, get_deadline=times.get_deadline,
+        )  # fmt: skip
+        self._preparation = Preparation(fetching, self._ahead)
         self._loading = Loading(
             self.layer_done_counter, Ring(device, chunk), self.store.counters,
             layer_wise=settings.layer_wise, timeout=times.get_deadline,
@@ -115,20 +117,29 @@ class SgkvLinker(UnifiedCacheLinker):
         """Every prefix length in pages that this rank can restore, of the part that the device lacks.
 
         Called while a request is scheduled, again each time it is considered: it looks into indices,
-        and asks a remote tier for as long as `engine.exists_deadline`.
+        and asks a remote tier for as long as `engine.exists_deadline`. What a load would have to read
+        from a slow tier is begun to be read.
         """
         before = self.positions.take()
-        answer: Restorable | None = None
         with contained("lookup", self.store.counters):
-            answer = look_up(transfers, before, self.shelves, Deadline(self._times.exists_deadline))
-            self.store.counters.lookup(answer.asked, answer.pages, answer.reason)
-        if answer is None or not answer.lengths:
-            return []
-        self._before[rid] = before
-        self._before.move_to_end(rid)
-        if len(self._before) > _REMEMBERED:
-            self._before.popitem(last=False)
-        return list(answer.lengths)
+            return list(self._requests.look_up(rid, transfers, before))
+        return []
+
+    def not_yet(self, rid: str) -> bool:
+        """Called before a load: whether SGLang should look the request up again in its next step.
+
+        True while pages are read for it, and when some could not be: the next lookup answers less.
+        """
+        if self._rank.pp_size > 1:  # stages decide alone, and each has to decide alike
+            return False
+        unsettled = False
+        with contained("waiting", self.store.counters):
+            unsettled = self._requests.unsettled(rid)
+        return not self._agreement.on(not unsettled)
+
+    def forget(self, rid: str) -> None:
+        """Called when a request is aborted."""
+        self._requests.forget(rid)
 
     def load(self, rid: str, transfers: list[PoolTransfer]) -> bool:
         """Make a request's pages ready to be copied into the slots that SGLang gave it.
@@ -138,8 +149,9 @@ class SgkvLinker(UnifiedCacheLinker):
         """
         prepared: Prepared | MissReason = MissReason.INTERNAL
         with contained("load", self.store.counters):
-            wanted = moves(transfers, self._before.pop(rid, None), self.shelves)
-            prepared = wanted if isinstance(wanted, MissReason) else self._prepare(wanted)
+            wanted = moves(transfers, self._requests.before(rid), self.shelves)
+            prepared = wanted if isinstance(wanted, MissReason) else self._prepare(rid, wanted)
+        self._requests.forget(rid)
         ready = isinstance(prepared, Prepared)
         agreed = self._agreement.on(ready)
         if isinstance(prepared, Prepared) and agreed:
@@ -188,7 +200,7 @@ class SgkvLinker(UnifiedCacheLinker):
         """SGLang has dropped all its pages: nothing is read from or written to them after this."""
         self._loading.reset()
         self._offloading.reset()
-        self._before.clear()
+        self._requests.reset()
         self.layer_done_counter.reset()
 
     def close(self) -> None:
@@ -196,12 +208,13 @@ class SgkvLinker(UnifiedCacheLinker):
         lifecycle.unregister(self)
         self._loading.close()
         self._offloading.close()
+        self._ahead.close(self._times.get_deadline)
         self.layer_done_counter.reset()
         self.store.close()
 
-    def _prepare(self, wanted: Sequence[PageMove]) -> Prepared | MissReason:
+    def _prepare(self, rid: str, wanted: Sequence[PageMove]) -> Prepared | MissReason:
         deadline = Deadline(self._times.get_deadline)
-        return self._preparation.prepare(wanted, self.record_offload_ready(), deadline)
+        return self._preparation.prepare(rid, wanted, self.record_offload_ready(), deadline)
 
     def _offer(self, transfers: list[PoolTransfer], before: Sequence[str] | None) -> Offer | None:
         """What this rank has to store of a node; None while nothing may be stored."""

@@ -57,7 +57,7 @@ def install() -> None:
         if _SCHEDULER in sys.modules:  # importing it elsewhere would pull it into the CLI's process
             _watch_weights()
             _watching = True
-            _watch_positions()
+            _watch_linker()
     except (ImportError, AttributeError, KeyError, TypeError) as error:
         version = getattr(sglang, "__version__", "unknown")
         logger.error(_MOVED, version, error, "Do not update weights at runtime with it.")  # noqa: TRY400
@@ -119,14 +119,18 @@ def _watch_weights() -> None:
     HookRegistry.register(_FLUSH, _around_flush, HookType.AROUND)
 
 
-def _watch_positions() -> None:
-    """For the linker; without it pages are stored one by one."""
-    from sgkv.sglang.linking.positions import watch
+def _watch_linker() -> None:
+    """What the external cache linker is not told by SGLang, and cannot tell it."""
+    from sgkv.sglang.linking import positions, waiting
 
-    try:
-        watch()
-    except (ImportError, AttributeError) as error:
-        logger.warning("sgkv: SGLang has moved %s: a linker stores pages one by one, not in chunks", error)
+    for watch, without in (
+        (positions.watch, "a linker stores pages one by one, not in chunks"),
+        (waiting.watch, "a linker stops the scheduler while it reads from a slow tier"),
+    ):
+        try:
+            watch()
+        except (ImportError, AttributeError) as error:
+            logger.warning("sgkv: SGLang has moved %s: %s", error, without)
 
 
 def _around_update(original: Callable[..., Any], self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,47 +1,22 @@
 """A real server whose device pools are linked to the store, beside HiCache servers of the same model."""
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sgkv.sglang.launch import linker_config
-from sgkv.testing.server import SglangServer
-from tests.e2e.rig import Folder, Settings, assert_same, full_tokens, prompt, settings
+from tests.e2e.linked import Linked, linking
+from tests.e2e.rig import Folder, assert_same, full_tokens, prompt, settings
 from tests.e2e.served import MakeServer, Served
 
 pytestmark = pytest.mark.server
 
 
-class Linked(Served):
-    """A server with the linker; SGLang counts what that restores as ``host``."""
-
-    def assert_restored(self, answer, cold, ids):
-        assert (
-            answer.cached_tokens == answer.cached_by_tier.get("host", 0) == full_tokens(ids, self.page_size)
-        )
-        assert_same(answer, cold)
-
-
-def arguments(config: Settings) -> list[str]:
-    named = json.dumps(linker_config(config))
-    return [
-        "--enable-unified-cache-external-linker", "--unified-cache-external-linker-backend", "dynamic",
-        "--unified-cache-external-linker-config", named,
-    ]  # fmt: skip
-
-
-def linked(make_server: MakeServer, kind: str, config: Settings, **options: object) -> SglangServer:
-    return make_server(kind, storage=None, extra_args=arguments(config), **options)
-
-
 @pytest.fixture(scope="module")
 def server(make_server: MakeServer, shared_folder: Folder, llama: Served) -> Iterator[Linked]:
     """A Llama over the folder that HiCache servers of it use, too."""
-    with linked(make_server, "llama", settings(shared_folder)) as running:
-        yield Linked(running, shared_folder)
-        running.kill()
+    with linking(make_server, "llama", shared_folder, settings(shared_folder)) as server:
+        yield server
 
 
 class TestBesideHiCache:

@@ -1,8 +1,8 @@
 """Loads: what can fail is done before one is queued, what is left is copied while the model computes.
 
-Pages in the cpu tier are leased where they lie and go to the device layer by layer. All others are read,
-verified and put on the device at once, while the engine waits: a load that fails after it was queued
-would cost its client an error, one that is refused costs a computation.
+Pages that were read ahead, and those in the cpu tier, lie in host memory and go to the device layer by
+layer. All others are read, verified and put on the device at once, while the engine waits: a load that
+fails after it was queued would cost its client an error, one that is refused costs a computation.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 import torch
 from sglang.srt.mem_cache.unified_cache.unified_cache_linker import LayerWiseLoadCounter
 
-from sgkv.backends.cpu import Lease
+from sgkv.backends.base import Buffer
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.workers import WorkerPool
 from sgkv.boundary import contained
 from sgkv.counters import Counters
 from sgkv.reasons import MissReason
 from sgkv.sglang.linking.transfers import PageMove
+from sgkv.transfer.ahead import Early, ReadAhead
 from sgkv.transfer.chunks import fetch
 from sgkv.transfer.layers import HostPages, LayerSource, load_layers
 from sgkv.transfer.staging import Ring
@@ -37,24 +37,32 @@ class Prepared:
     """One request's load: everything it needs is in memory or on the device already."""
 
     sources: list[LayerSource] = field(default_factory=list)
-    leases: list[Lease] = field(default_factory=list)
+    held: ExitStack = field(default_factory=ExitStack)
+    """Gives back the memory that the sources lie in."""
+
+    def add(self, move: PageMove, pages: Sequence[int], views: Sequence[Buffer]) -> None:
+        """Some pages of a move that lie in host memory."""
+        if pages:
+            parts = [part.slots for part in move.parts(pages)]  # an index would have to be sent to a GPU
+            slots = parts[0] if len(parts) == 1 else torch.cat(parts)
+            self.sources.append(HostPages(move.pool.pages, move.pool.layers, slots, views))
 
     def release(self) -> None:
-        for lease in self.leases:
-            lease.release()
-        self.leases, self.sources = [], []
+        self.sources = []
+        self.held.close()
 
 
 class Preparation:
     """Prepares loads, one at a time. Scheduler thread."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, ahead: ReadAhead) -> None:
         self._ring = ring
+        self._ahead = ahead
 
     def prepare(
-        self, moves: Sequence[PageMove], ready: Sequence[Any], deadline: Deadline
+        self, rid: str, moves: Sequence[PageMove], ready: Sequence[Any], deadline: Deadline
     ) -> Prepared | MissReason:
-        """Lease or fetch every page; why one of them cannot be had, else.
+        """Take, lease or fetch every page; why one of them cannot be had, else.
 
         Slots are written after the device has come to the events `ready`. Fetched pages are on the
         device when this returns, whatever it returns.
@@ -63,35 +71,30 @@ class Preparation:
         with ExitStack() as unless_complete:
             prepared = Prepared()
             unless_complete.callback(prepared.release)
-            reason = self._all(moves, prepared, deadline)
+            early = self._arrived(rid, prepared, deadline)
+            reason = self._all(moves, early, prepared, deadline)
             if reason is not None:
                 return reason
             unless_complete.pop_all()
         return prepared
 
-    def _all(self, moves: Sequence[PageMove], prepared: Prepared, deadline: Deadline) -> MissReason | None:
-        missing = [(move, self._lease(move, prepared)) for move in moves]
-        for move, pages in missing:
-            for run in _runs(pages):
-                reason = self._fetch(move, run, deadline)
-                if reason is not None:
-                    return reason
-        return None
+    def _arrived(self, rid: str, prepared: Prepared, deadline: Deadline) -> Early | None:
+        """What was read ahead for the request, once that has ended."""
+        early = self._ahead.take(rid)
+        if early is not None:
+            prepared.held.callback(self._ahead.free, early)
+            early.settled(deadline.remaining() or 0.0)
+        return early
 
-    def _lease(self, move: PageMove, prepared: Prepared) -> list[int]:
-        """Hold what the cpu tier has; the pages it does not."""
-        leases = move.session.lease(move.span)
-        held = [at for at, lease in enumerate(leases) if lease is not None]
-        views = [lease.view for lease in leases if lease is not None]
-        prepared.leases += [lease for lease in leases if lease is not None]
-        if held:
-            slots = move.slots if len(held) == len(leases) else _slots_of(move, held)
-            prepared.sources.append(HostPages(move.pool.pages, move.pool.layers, slots, views))
-        return [at for at, lease in enumerate(leases) if lease is None]
-
-    def _fetch(self, move: PageMove, run: range, deadline: Deadline) -> MissReason | None:
-        part = move.part(run.start, run.stop)
-        return fetch(part.session, part.span, part.pool.pages, part.slots, self._ring, deadline)
+    def _all(
+        self, moves: Sequence[PageMove], early: Early | None, prepared: Prepared, deadline: Deadline
+    ) -> MissReason | None:
+        missing = [part for move in moves for part in _near(move, early, prepared)]
+        reasons = (
+            fetch(part.session, part.span, part.pool.pages, part.slots, self._ring, deadline)
+            for part in missing
+        )
+        return next(filter(None, reasons), None)
 
 
 class Loading:
@@ -183,11 +186,27 @@ class Loading:
             load.release()
 
 
-def _slots_of(move: PageMove, pages: Sequence[int]) -> torch.Tensor:
-    return move.slots.view(-1, move.pool.page_size)[list(pages)].flatten()
+def _near(move: PageMove, early: Early | None, prepared: Prepared) -> list[PageMove]:
+    """Take what lies in host memory; the parts of the move that do not."""
+    left = move.parts(_take(move, early, prepared))
+    return [rest for part in left for rest in part.parts(_lease(part, prepared))]
 
 
-def _runs(pages: Sequence[int]) -> list[range]:
-    """Neighbouring pages together."""
-    groups = groupby(enumerate(pages), lambda item: item[1] - item[0])
-    return [range((run := [page for _, page in group])[0], run[-1] + 1) for _, group in groups]
+def _take(move: PageMove, early: Early | None, prepared: Prepared) -> list[int]:
+    """Take what was read ahead; the pages that were not."""
+    if early is None:
+        return list(range(len(move.span.hashes)))
+    views = [early.page(move.session, page_hash) for page_hash in move.span.hashes]
+    here = [at for at, view in enumerate(views) if view is not None]
+    prepared.add(move, here, [view for view in views if view is not None])
+    return [at for at, view in enumerate(views) if view is None]
+
+
+def _lease(move: PageMove, prepared: Prepared) -> list[int]:
+    """Hold what the cpu tier has; the pages it does not."""
+    leases = move.session.lease(move.span)
+    for lease in filter(None, leases):
+        prepared.held.callback(lease.release)
+    here = [at for at, lease in enumerate(leases) if lease is not None]
+    prepared.add(move, here, [lease.view for lease in leases if lease is not None])
+    return [at for at, lease in enumerate(leases) if lease is None]

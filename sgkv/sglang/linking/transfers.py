@@ -12,7 +12,7 @@ from sgkv.reasons import MissReason
 from sgkv.sglang.linking.pools import KV, LinkedPool
 from sgkv.sglang.shelves import Shelf, Shelves
 from sgkv.store.base import PageSession
-from sgkv.store.span import Span
+from sgkv.store.span import Span, runs
 
 LinkedShelves = Shelves[LinkedPool]
 
@@ -33,6 +33,10 @@ class PageMove:
         slots = self.slots[first * size : stop * size]
         return PageMove(self.pool, self.session, self.span.part(first, stop), slots)
 
+    def parts(self, pages: Sequence[int]) -> list[PageMove]:
+        """The ascending `pages`, neighbours together."""
+        return [self.part(run.start, run.stop) for run in runs(pages)]
+
 
 def moves(
     transfers: Iterable[PoolTransfer], before: Sequence[str] | None, shelves: LinkedShelves
@@ -42,7 +46,7 @@ def moves(
     Why they cannot be served if they cannot: then none of them can. Raises ValueError where a transfer
     has not exactly the slots of its pages.
     """
-    found, chain = [], _chain(transfers)
+    found, chain = [], kv_keys(transfers)
     for transfer in transfers:
         shelf = shelves.usable(str(transfer.name))
         if isinstance(shelf, MissReason):
@@ -65,8 +69,9 @@ def trailing(transfer: PoolTransfer) -> bool:
     return transfer.hit_policy is PoolHitPolicy.TRAILING_PAGES
 
 
-def _chain(transfers: Iterable[PoolTransfer]) -> Sequence[str]:
-    return next((transfer.keys or () for transfer in transfers if str(transfer.name) == KV), ())
+def kv_keys(transfers: Iterable[PoolTransfer]) -> list[str]:
+    """Hashes of the pages of KV."""
+    return next((list(transfer.keys or ()) for transfer in transfers if str(transfer.name) == KV), [])
 
 
 def _move(transfer: PoolTransfer, shelf: Shelf[LinkedPool], span: Span) -> PageMove:

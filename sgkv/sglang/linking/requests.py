@@ -1,0 +1,108 @@
+"""The requests that SGLang considers, from their first lookup until they are loaded or given up."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sglang.srt.mem_cache.hicache_storage import PoolTransfer
+
+from sgkv.backends.deadline import Deadline
+from sgkv.counters import Counters
+from sgkv.sglang.linking.lookups import Lookup, Restorable
+from sgkv.sglang.linking.pools import KV
+from sgkv.sglang.linking.transfers import LinkedShelves, kv_keys
+from sgkv.sglang.shelves import Shelf
+from sgkv.transfer.ahead import Early, ReadAhead
+
+_REMEMBERED = 512
+"""Requests; SGLang loads what it has just looked up, or in one of its next steps."""
+_PATIENCE = 0.005
+"""Seconds of one step of the scheduler for a read that is about to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A lookup that found something."""
+
+    keys: Sequence[str]
+    before: Sequence[str] | None
+    answer: Restorable
+    failures: int
+    """Pages that were known to be unreadable then."""
+
+
+class Requests:
+    """Answers lookups, and begins to read what was found below the cpu tier. Scheduler thread."""
+
+    def __init__(
+        self,
+        shelves: LinkedShelves,
+        ahead: ReadAhead,
+        counters: Counters,
+        *,
+        exists_deadline: float,
+        get_deadline: float,
+    ) -> None:
+        """Deadlines in seconds: of one lookup, and of reading for one request."""
+        self._shelves = shelves
+        self._ahead = ahead
+        self._counters = counters
+        self._exists_deadline, self._get_deadline = exists_deadline, get_deadline
+        self._asked: OrderedDict[str, _Asked] = OrderedDict()
+
+    def look_up(
+        self, rid: str, transfers: Sequence[PoolTransfer], before: Sequence[str] | None
+    ) -> Sequence[int]:
+        """The prefix lengths that can be restored.
+
+        SGLang asks again in every step in which the request is considered. While pages are read for it
+        the answer stays, unless one of them turns out to be unreadable.
+        """
+        keys, early, asked = kv_keys(transfers), self._ahead.get(rid), self._asked.get(rid)
+        if early is not None and asked is not None and self._stands(asked, keys, early):
+            return asked.answer.lengths
+        failures = early.failures if early is not None else 0
+        lookup = Lookup(transfers, before, self._shelves, early, Deadline(self._exists_deadline))
+        answer = lookup.answer()
+        self._counters.lookup(answer.asked, answer.pages, answer.reason)
+        if answer.lengths:
+            self._ahead.begin(rid, answer.wanted, self._get_deadline)
+            self._remember(rid, _Asked(keys, before, answer, failures))
+        else:
+            self.forget(rid)
+        return answer.lengths
+
+    def before(self, rid: str) -> Sequence[str] | None:
+        """The hashes before the pages that were looked up last; None where nobody said."""
+        asked = self._asked.get(rid)
+        return asked.before if asked is not None else None
+
+    def unsettled(self, rid: str) -> bool:
+        """Whether pages are being read, or a new lookup would answer less; waits a moment for the former."""
+        early, asked = self._ahead.get(rid), self._asked.get(rid)
+        if early is None or asked is None:
+            return False
+        return not early.settled(_PATIENCE) or early.failures > asked.failures
+
+    def forget(self, rid: str) -> None:
+        """The request was loaded, or will not be: memory that nobody took is free."""
+        self._asked.pop(rid, None)
+        self._ahead.drop(rid)
+
+    def reset(self) -> None:
+        self._asked.clear()
+        self._ahead.reset()
+
+    def _stands(self, asked: _Asked, keys: Sequence[str], early: Early) -> bool:
+        """Whether an earlier answer is still true."""
+        shelf = self._shelves.usable(KV)
+        same = isinstance(shelf, Shelf) and shelf.session is asked.answer.wanted[-1][0] and keys == asked.keys
+        return same and early.failures == asked.failures
+
+    def _remember(self, rid: str, asked: _Asked) -> None:
+        self._asked[rid] = asked
+        self._asked.move_to_end(rid)
+        if len(self._asked) > _REMEMBERED:
+            self.forget(next(iter(self._asked)))
