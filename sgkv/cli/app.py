@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from sgkv import __version__
-from sgkv.cli.mooncake import doctor_app, mooncake_app
+from sgkv.cli.doctor import doctor_app
+from sgkv.cli.mooncake import mooncake_app
 from sgkv.cli.prewarm import prewarm_app
 from sgkv.cli.s3 import s3_app
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from sgkv.backends.mooncake import MooncakeOptions
 
 mooncake_app = typer.Typer(help="Pooled memory by Mooncake Store.", no_args_is_help=True)
-doctor_app = typer.Typer(help="Find out what is wrong, and what to do about it.", no_args_is_help=True)
 
 USAGE = 2
 """Exit code for what cannot be meant."""
@@ -51,12 +50,6 @@ def up(
     raise typer.Exit(run_pool(size, port, admin_port, command or [], isolated=isolated))
 
 
-@doctor_app.callback()
-def _doctors() -> None:
-    """Find out what is wrong, and what to do about it."""
-
-
-@doctor_app.command("mooncake")
 def doctor(
     config: Annotated[
         Path | None,

@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from sgkv.cli.app import app
+from sgkv.testing.server import HOST
 from tests.e2e.rig import Folder, assert_same, prompt, settings, usage
 from tests.e2e.served import STORAGE, Served
 
@@ -78,3 +81,13 @@ def test_a_store_that_cannot_work_is_refused_and_the_server_goes_on(llama: Serve
     assert llama.server.healthy()
     llama.attach(settings(llama.folder))
     llama.assert_restored(llama.again(llama.first_ids), llama.first, llama.first_ids)
+
+
+def test_the_doctor_knows_a_running_server_and_why_it_missed(llama: Served, folder: Folder):
+    llama.attach(settings(folder))
+    llama.cold(prompt(46), folder)
+    told = CliRunner().invoke(app, ["doctor", "sglang", "--server", f"http://{HOST}:{llama.server.port}"])
+    assert "the configuration is valid: cpu, disk" in told.stdout
+    assert "pages were served" in told.stdout
+    assert "pages absent: no tier had them" in told.stdout
+    assert "BAD  a page is one token" not in told.stdout
