@@ -21,10 +21,11 @@ from sgkv.backends.s3.listing import Listing
 from sgkv.backends.s3.objects import Objects, encryption_headers
 from sgkv.backends.s3.opening import open_plane
 from sgkv.backends.s3.options import S3Options
+from sgkv.backends.s3.probing import Prober
 from sgkv.backends.s3.reading import Batch
 from sgkv.backends.s3.removal import Removal
 from sgkv.backends.s3.writing import Writer
-from sgkv.backends.workers import WorkerPool, in_background, spread, spread_until, spread_within
+from sgkv.backends.workers import WorkerPool, in_background, spread_within
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,6 @@ _BACKLOG = 4
 """Waiting tasks a thread; past it a batch with a deadline is refused instead of queued."""
 _CONTROL_ATTEMPTS = 3
 _DRAIN_SECONDS = 5.0
-_ANSWERED = frozenset({Status.OK, Status.ABSENT})
 
 
 class S3Backend(Backend):
@@ -91,7 +91,15 @@ class S3Backend(Backend):
         self._probers = self._workers("probe", options.probes)
         self._readers = self._workers("read", options.concurrency)
         self._writers = self._workers("write", options.concurrency)
-        self._removal = Removal(self._listing, self._writers, self._faults, lambda: self._gate.closed)
+        self._prober = Prober(self._objects, self._known, self._probers, options.read_timeout)
+        self._removal = Removal(
+            self._objects,
+            self._listing,
+            self._known,
+            self._faults,
+            self._writers,
+            lambda: self._gate.closed,
+        )
         self._survey = Survey(
             self._listing,
             self._known,
@@ -113,15 +121,7 @@ class S3Backend(Backend):
         with self._gate.passing() as admitted:
             if not admitted:
                 return [False] * len(keys), Status.CLOSED
-            known = self._known.presence(keys)
-            unknown = [at for at, there in enumerate(known) if there is None]
-            if not unknown:
-                return [bool(there) for there in known], Status.OK
-            statuses = self._heads([keys[at] for at in unknown], deadline)
-        for at, status in zip(unknown, statuses, strict=True):
-            known[at] = status is Status.OK
-        failure = next((status for status in statuses if status not in _ANSWERED), Status.OK)
-        return [bool(there) for there in known], failure
+            return self._prober.probe(keys, deadline)
 
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         statuses = [Status.TIMEOUT] * len(items)
@@ -146,33 +146,14 @@ class S3Backend(Backend):
         return statuses
 
     def delete(self, keys: Sequence[str]) -> list[bool]:
-        deleted = [False] * len(keys)
-
-        def remove(at: int) -> None:
-            (there,) = self._known.presence([keys[at]])
-            if not there:
-                there = self._objects.head(keys[at], None) is Status.OK
-            deleted[at] = self._objects.delete(keys[at]) and there
-
         with self._gate.passing() as admitted:
-            if admitted:
-                spread(self._writers, len(keys), remove, self._writers.threads)
-        return deleted
+            return self._removal.each(keys) if admitted else [False] * len(keys)
 
     def delete_prefix(self, prefix: str) -> bool:
         """List and remove, a thousand objects a request: not in constant time, S3 has nothing that is."""
         require_folder_prefix(prefix)
         with self._gate.passing() as admitted:
-            if not admitted:
-                return False
-            try:
-                complete = self._removal.empty(prefix)
-            except ConnectionError as error:
-                self._faults.note("list", "list", str(error))
-                return False
-            if complete:
-                self._known.miss_under(prefix)
-            return complete
+            return admitted and self._removal.empty(prefix)
 
     def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
         """As the bucket lists them. Raises ConnectionError where that breaks off."""
@@ -237,15 +218,3 @@ class S3Backend(Backend):
 
     def _workers(self, what: str, threads: int) -> WorkerPool:
         return WorkerPool(threads, f"sgkv-{self.name}-{what}", backlog=_BACKLOG * threads)
-
-    def _heads(self, keys: Sequence[str], deadline: Deadline | None) -> list[Status]:
-        statuses = [Status.TIMEOUT] * len(keys)
-        # Of its own: a probe fills no buffers, and must not end what else its caller's deadline is for.
-        left = None if deadline is None else deadline.remaining()
-        own = Deadline(self._options.read_timeout if left is None else left)
-
-        def ask(at: int) -> None:
-            statuses[at] = self._objects.head(keys[at], own)
-
-        spread_until(self._probers, len(keys), ask, self._probers.threads, own)
-        return list(statuses)

@@ -22,6 +22,7 @@ from sgkv.backends.buffers import after, first
 from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.remote.endings import Abandoned, Silent, Unreachable
 from sgkv.backends.remote.spans import Window
+from sgkv.backends.s3.backoff import Backoff
 from sgkv.backends.s3.plane import DataPlane
 from sgkv.backends.s3.replies import Locked, Reply
 
@@ -50,6 +51,7 @@ class BotoPlane(DataPlane):
         self._bucket = bucket
         self._sessions = sessions
         self._lock = threading.Lock()
+        self._refusals = Backoff()
         self._client = new_client()
 
     def head(self, name: str, deadline: Deadline | None) -> Reply:
@@ -96,8 +98,13 @@ class BotoPlane(DataPlane):
             raise Abandoned
         client = self._client
         reply = _translated(ask, client)
-        if self._sessions and reply.status in _REJECTED:
-            return _translated(ask, self._replaced(client))
+        if not self._sessions or reply.status not in _REJECTED or self._refusals.pausing:
+            return reply
+        reply = _translated(ask, self._replaced(client))
+        if reply.status in _REJECTED:  # with a new session, too
+            self._refusals.failed()
+        else:
+            self._refusals.succeeded()
         return reply
 
     def _replaced(self, client: Any) -> Any:
@@ -138,8 +145,11 @@ def _translated(ask: Callable[[Any], Reply], client: Any) -> Reply:
     try:
         return ask(client)
     except ClientError as error:
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
-        return Reply(status, error.response.get("Error", {}).get("Code", ""))
+        answer = error.response.get("ResponseMetadata", {})
+        region = answer.get("HTTPHeaders", {}).get("x-amz-bucket-region", "")
+        elsewhere = "" if region == client.meta.region_name else region
+        code = error.response.get("Error", {}).get("Code", "")
+        return Reply(answer.get("HTTPStatusCode", 500), code, region=elsewhere)
     except NoCredentialsError as error:
         raise Locked(str(error)) from error
     except (ConnectTimeoutError, ReadTimeoutError) as error:

@@ -86,7 +86,8 @@ class Examination:
             yield self._checksums()
             yield self._lists()
         finally:
-            self._asked("delete", lambda: self._plane.delete(self._name, None), lambda reply: reply.ok, "yes")
+            ends = Deadline(_SECONDS)
+            self._asked("delete", lambda: self._plane.delete(self._name, ends), lambda reply: reply.ok, "yes")
 
     def _plane_head(self) -> Reply:
         return self._plane.head(self._name, self._deadline)
@@ -144,4 +145,4 @@ def _answer(ask: _Ask) -> Reply | str:
 
 
 def _said(reply: Reply | str) -> str:
-    return reply if isinstance(reply, str) else f"{reply.status} {reply.code}".strip()
+    return reply if isinstance(reply, str) else reply.said

@@ -23,6 +23,9 @@ class SigningKeys(Protocol):
     def reject(self, keys: ReadOnlyCredentials) -> bool:
         """The server refused these; True when asking again may give others."""
 
+    def retried(self, *, refused: bool) -> None:
+        """What came of a request that was made again with other keys."""
+
     def close(self) -> None:
         """End what runs in the background."""
 
@@ -47,6 +50,9 @@ class ChainKeys:
 
     def reject(self, keys: ReadOnlyCredentials) -> bool:
         return False
+
+    def retried(self, *, refused: bool) -> None:
+        """There are no others."""
 
     def close(self) -> None:
         """Nothing runs."""

@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.remote.endings import Abandoned
+from sgkv.backends.s3.backoff import Backoff
 from sgkv.backends.s3.clocks import served_at
 from sgkv.backends.s3.replies import Locked
 from sgkv.backends.workers import WorkerPool
@@ -25,8 +26,6 @@ _RENEW_SHARE, _RENEW_SECONDS = 0.25, 60.0
 """A session is renewed when this share of its life is left, or this long, whichever is less."""
 _MARGIN_SHARE, _MARGIN_SECONDS = 0.1, 2.0
 """And no longer used when this is left: a request takes a while to arrive."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-"""After a failure, before CreateSession is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +61,8 @@ class SessionKeys:
     However many threads find none, one request is made for all of them. From the moment a session is
     due for renewal its keys are still handed out while a thread in the background gets the next.
     After a failure nothing is asked for a moment, longer each time, and callers learn of it at once.
+    A session that is refused is replaced; but once a request was refused with the new one just the same,
+    refusals are taken for an answer, and the session is kept, for a moment that grows alike.
     """
 
     session = True
@@ -82,8 +83,8 @@ class SessionKeys:
         self._held: _Held | None = None
         self._flight: Future[None] | None = None
         self._failure: str | None = None
-        self._failures = 0
-        self._not_before = 0.0
+        self._failures = Backoff(clock)
+        self._refusals = Backoff(clock)
         self._pool = WorkerPool(1, "sgkv-s3-session", backlog=1)
         self._count = count
 
@@ -105,11 +106,19 @@ class SessionKeys:
     def reject(self, keys: ReadOnlyCredentials) -> bool:
         with self._lock:
             known = self._held is not None and self._held.keys is keys
+            if known and self._refusals.pausing:
+                return False
             if known:
                 self._held = None
         if known:
             self._count("sessions_rejected")
         return True
+
+    def retried(self, *, refused: bool) -> None:
+        if refused:
+            self._refusals.failed()
+        else:
+            self._refusals.succeeded()
 
     def close(self) -> None:
         self._pool.close(0.0)
@@ -120,7 +129,7 @@ class SessionKeys:
             held, now = self._held, self._clock()
             if self._flight is not None and not self._flight.done():
                 return self._flight
-            if (held is not None and now < held.renew_at) or now < self._not_before:
+            if (held is not None and now < held.renew_at) or self._failures.pausing:
                 return None
             self._flight = self._pool.submit(self._renew)
             return self._flight
@@ -136,14 +145,13 @@ class SessionKeys:
         ends = now + life - min(_MARGIN_SECONDS, _MARGIN_SHARE * life)
         with self._lock:
             self._held = _Held(grant.keys, renewal, ends)
-            self._failures, self._failure = 0, None
+            self._failure = None
+        self._failures.succeeded()
         self._count("sessions_opened")
 
     def _failed(self, error: Exception) -> None:
+        self._failures.failed()
         with self._lock:
-            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)
-            self._not_before = self._clock() + pause
-            self._failures = min(self._failures + 1, 16)
             said, self._failure = self._failure, f"CreateSession: {error}"
         if said is None:
             log.warning("s3: no session: %s", error)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from botocore.credentials import ReadOnlyCredentials
 
 from sgkv.backends.base import Buffer
 from sgkv.backends.deadline import Deadline
@@ -21,10 +25,23 @@ _CODE = re.compile(rb"<Code>([^<]{1,64})</Code>")
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _REJECTED = (400, 401, 403)
 """How a session that ended or was revoked is refused, with codes that are not documented."""
+_REGION = "x-amz-bucket-region"
+"""Where the bucket is, in errors of AWS ("HeadBucket", S3 API)."""
 _DRAINABLE = 65_536
 """An unwanted rest of a body up to this is read, for the connection's sake."""
 
-_Read = Callable[[Connection, Head], Reply]
+_Read = Callable[[Connection, Head, Deadline | None], Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What to ask, unsigned, and how to read an answer that is no error."""
+
+    method: str
+    path: str
+    read: _Read
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Sequence[Buffer] = ()
 
 
 class ThinPlane(DataPlane):
@@ -36,74 +53,65 @@ class ThinPlane(DataPlane):
         self._connections = connections
 
     def head(self, name: str, deadline: Deadline | None) -> Reply:
-        return self._request("HEAD", name, {}, (), deadline, _headed)
+        return self._answer(_Request("HEAD", self._address.path(name), _headed), deadline)
 
     def get(self, name: str, window: Window, deadline: Deadline | None) -> Reply:
-        stop = window.start + window.size
-        headers = {"Range": f"bytes={window.start}-{stop - 1}"}
-
-        def read(connection: Connection, head: Head) -> Reply:
-            return _landed(connection, head, window, deadline)
-
-        return self._request("GET", name, headers, (), deadline, read)
+        wanted = {"Range": f"bytes={window.start}-{window.start + window.size - 1}"}
+        read = partial(_landed, window)
+        return self._answer(_Request("GET", self._address.path(name), read, wanted), deadline)
 
     def put(
         self, name: str, buffers: Sequence[Buffer], headers: Mapping[str, str], deadline: Deadline | None
     ) -> Reply:
         sized = {"Content-Length": str(sum(map(len, buffers))), **headers}
-        return self._request("PUT", name, sized, buffers, deadline, _done)
+        return self._answer(_Request("PUT", self._address.path(name), _done, sized, buffers), deadline)
 
     def delete(self, name: str, deadline: Deadline | None) -> Reply:
-        return self._request("DELETE", name, {}, (), deadline, _done)
+        return self._answer(_Request("DELETE", self._address.path(name), _done), deadline)
 
     def close(self) -> None:
         self._connections.close()
         self._keys.close()
 
-    def _request(
-        self,
-        method: str,
-        name: str,
-        headers: Mapping[str, str],
-        body: Sequence[Buffer],
-        deadline: Deadline | None,
-        read: _Read,
-    ) -> Reply:
+    def _answer(self, request: _Request, deadline: Deadline | None) -> Reply:
         """Once, and once more with other keys where these are refused."""
-        path = self._address.path(name)
         keys = self._keys.current(deadline)
-        for again in (True, False):
-            signed = sign(self._address, method, path, headers, keys, session=self._keys.session)
-            lines = "".join(f"{field}: {value}\r\n" for field, value in signed.items())
-            request = f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
-            reply = self._exchange(method, request, body, deadline, read)
-            if reply.status not in _REJECTED or not again or not self._keys.reject(keys):
-                break
-            keys = self._keys.current(deadline)
+        reply = self._exchange(request, keys, deadline)
+        if reply.status in _REJECTED and self._keys.reject(keys):
+            reply = self._exchange(request, self._keys.current(deadline), deadline)
+            self._keys.retried(refused=reply.status in _REJECTED)
+        if reply.region == self._address.region:
+            return replace(reply, region="")
         return reply
 
-    def _exchange(
-        self, method: str, request: bytes, body: Sequence[Buffer], deadline: Deadline | None, read: _Read
-    ) -> Reply:
+    def _exchange(self, request: _Request, keys: ReadOnlyCredentials, deadline: Deadline | None) -> Reply:
         """One request; a kept connection that turns out to be dead is replaced by a new one, once."""
+        raw = self._signed(request, keys)
         connection, kept = self._connections.take(deadline)
         try:
-            head = _ask(connection, request, body, deadline)
+            head = _ask(connection, raw, request.body, deadline)
         except Unreachable as error:
             connection.close()
             if not kept or isinstance(error, Silent):
                 raise
-            connection, head = self._ask_anew(request, body, deadline)
+            connection, head = self._ask_anew(raw, request.body, deadline)
         except Abandoned:
             connection.close()
             raise
         try:
-            reply = _answered(connection, head, method, deadline, read)
+            reply = _answered(connection, head, request, deadline)
         except (Unreachable, Abandoned):
             connection.close()
             raise
         self._connections.give(connection)
         return reply
+
+    def _signed(self, request: _Request, keys: ReadOnlyCredentials) -> bytes:
+        """The head of a request as it is sent."""
+        session = self._keys.session
+        signed = sign(self._address, request.method, request.path, request.headers, keys, session=session)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in signed.items())
+        return f"{request.method} {request.path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
 
     def _ask_anew(
         self, request: bytes, body: Sequence[Buffer], deadline: Deadline | None
@@ -127,32 +135,34 @@ def _ask(connection: Connection, request: bytes, body: Sequence[Buffer], deadlin
     return head
 
 
-def _answered(
-    connection: Connection, head: Head, method: str, deadline: Deadline | None, read: _Read
-) -> Reply:
+def _answered(connection: Connection, head: Head, request: _Request, deadline: Deadline | None) -> Reply:
     if 200 <= head.status < 300:
-        return read(connection, head)
-    if method == "HEAD" or head.status == 304:
-        return Reply(head.status)
+        return request.read(connection, head, deadline)
+    region = head.headers.get(_REGION, "")
+    if request.method == "HEAD" or head.status == 304:
+        return Reply(head.status, region=region)
     found = _CODE.search(connection.read_text(head, deadline))
-    return Reply(head.status, found[1].decode("latin-1") if found else "")
+    return Reply(head.status, found[1].decode("latin-1") if found else "", region=region)
 
 
-def _headed(connection: Connection, head: Head) -> Reply:
+def _headed(connection: Connection, head: Head, deadline: Deadline | None) -> Reply:
     return Reply(head.status, size=head.length or 0, etag=head.headers.get("etag", ""))
 
 
-def _done(connection: Connection, head: Head) -> Reply:
-    """An answer whose body, if any, is of no interest."""
+def _done(connection: Connection, head: Head, deadline: Deadline | None) -> Reply:
+    """An answer whose body, if any, is of no interest: what was asked for is done without it."""
     length = 0 if head.status == 204 else head.length
     if length is None or length > _DRAINABLE:
         connection.reusable = False
-    else:
-        connection.skip(length, None)
+        return Reply(head.status, etag=head.headers.get("etag", ""))
+    try:
+        connection.skip(length, deadline)
+    except (Unreachable, Abandoned):
+        connection.reusable = False
     return Reply(head.status, etag=head.headers.get("etag", ""))
 
 
-def _landed(connection: Connection, head: Head, window: Window, deadline: Deadline | None) -> Reply:
+def _landed(window: Window, connection: Connection, head: Head, deadline: Deadline | None) -> Reply:
     """Fill the window from an answer that really is about those bytes."""
     start, size, total = _extent(head)
     skipped = window.start - start

@@ -28,7 +28,7 @@ class Writer:
         known = self._existing(item.key, deadline)
         if known is not Status.ABSENT:
             return Status.EXISTS if known is Status.OK else known
-        if not self._claim(size):
+        if not self._claim(size, deadline):
             return Status.FULL
         status = Status.ERROR
         try:
@@ -43,14 +43,14 @@ class Writer:
             return self._objects.head(key, deadline)
         return Status.OK if known else Status.ABSENT
 
-    def _claim(self, size: int) -> bool:
+    def _claim(self, size: int, deadline: Deadline | None) -> bool:
         """Room for `size` bytes, made where there is none."""
         capacity = self._known.capacity
         if capacity is not None and size > capacity:
             return False
         while not self._known.claim(size):
             victims = self._known.take_victims(size)
-            gone = [victim for victim in victims if self._objects.delete(victim.key)]
+            gone = [victim for victim in victims if self._objects.delete(victim.key, deadline)]
             self._known.count_evicted(gone)
             if len(gone) < len(victims) or not victims:
                 return False
