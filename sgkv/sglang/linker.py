@@ -15,6 +15,7 @@ from typing import Any
 from sglang.srt.mem_cache.hicache_storage import PoolName, PoolTransfer
 from sglang.srt.mem_cache.unified_cache.unified_cache_linker import LayerWiseLoadCounter, UnifiedCacheLinker
 
+from sgkv.backends.base import Bound
 from sgkv.backends.deadline import Deadline
 from sgkv.boundary import contained
 from sgkv.config import load, resolve
@@ -190,11 +191,15 @@ class SgkvLinker(UnifiedCacheLinker, Waiting):
     def num_completed_offloads(self) -> int:
         """Called about once a step."""
         if self._reporter is not None:
-            self._reporter.refresh_gauges(self.store)
+            self._reporter.refresh_gauges(self.store, self.bounds)
         return self._offloading.finished()
 
     def pop_completed_offload(self) -> bool:
         return self._offloading.pop()
+
+    def bounds(self) -> dict[str, Bound]:
+        """What the linker itself holds, and may hold."""
+        return {"read_ahead_bytes": self._ahead.held, "offload_window_pages": self._offloading.window.held}
 
     def reset(self) -> None:
         """SGLang has dropped all its pages: nothing is read from or written to them after this."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from sglang.srt.observability.metrics_collector import StorageMetrics
 
 if TYPE_CHECKING:
+    from sgkv.backends.base import Bound
     from sgkv.metrics import Metrics
     from sgkv.store.base import PageStore
 
@@ -55,12 +56,18 @@ class Reporter:
                 getattr(self._metrics, f"{direction}_pgs").append(pages)
                 getattr(self._metrics, f"{direction}_bandwidth").append(gb_per_second)
 
-    def refresh_gauges(self, store: PageStore) -> None:
-        """Set the gauges to the store's state, every few seconds; costs a clock read otherwise."""
+    def refresh_gauges(
+        self, store: PageStore, bounds: Callable[[], Mapping[str, Bound]] | None = None
+    ) -> None:
+        """Set the gauges to the store's state, every few seconds; costs a clock read otherwise.
+
+        `bounds` is asked for what the adapter itself holds.
+        """
         now = time.monotonic()
         if now >= self._gauges_due:
             self._gauges_due = now + _GAUGE_SECONDS
-            self._gauges.update(store.stats())
+            stats = store.stats()
+            self._gauges.update(replace(stats, bounds={**stats.bounds, **bounds()}) if bounds else stats)
 
     def drain(self) -> StorageMetrics | None:
         """What came in since the last call; None without anything, which is what an idle loop gets."""

@@ -162,6 +162,18 @@ def same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
     return all(torch.equal(one, other) for one, other in zip(some, others, strict=True))
 
 
+def blobs(folder: Path) -> list[Path]:
+    return sorted(path for path in (folder / "blobs").rglob("*") if path.is_file())
+
+
+def flip_a_bit(victims: Sequence[Path]) -> None:
+    """In the last page of each."""
+    for victim in victims:
+        raw = bytearray(victim.read_bytes())
+        raw[-1] ^= 1
+        victim.write_bytes(raw)
+
+
 class Gate:
     """An event of a device that is busy; a CPU's own events never wait."""
 

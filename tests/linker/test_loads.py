@@ -1,13 +1,12 @@
 """Loads are decided before they are queued: what is missing, damaged or late is refused, never a failure."""
 
 import time
-from pathlib import Path
 
 import pytest
 import torch
 
 from sgkv.transfer.pages import DevicePages
-from tests.linker.conftest import Linked, LinkerRig, fill, kv, rows, same
+from tests.linker.conftest import Linked, LinkerRig, blobs, fill, flip_a_bit, kv, rows, same
 from tests.sglang import pools as make
 from tests.sglang.conftest import chain
 
@@ -33,10 +32,6 @@ def _stored(linkers: LinkerRig, keys: list[str], names: str = "disk", **options:
     return linked
 
 
-def blobs(folder: Path) -> list[Path]:
-    return sorted(path for path in (folder / "blobs").rglob("*") if path.is_file())
-
-
 def leases(linked: Linked) -> int:
     return linked.linker.store.stats().tiers["cpu"].leases
 
@@ -44,10 +39,7 @@ def leases(linked: Linked) -> int:
 def test_a_damaged_chunk_is_refused_and_then_stored_again(
     linkers: LinkerRig, stored: Linked, keys: list[str]
 ):
-    victim = blobs(linkers.folder)[0]
-    raw = bytearray(victim.read_bytes())
-    raw[-1] ^= 1
-    victim.write_bytes(raw)
+    flip_a_bit(blobs(linkers.folder)[:1])
     assert stored.lookup([kv(keys)])[-1] == 8
     assert not stored.load([kv(keys, PAGES)])
     assert stored.linker.start_layer_wise_loading() == -1

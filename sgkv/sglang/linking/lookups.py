@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sglang.srt.mem_cache.hicache_storage import PoolTransfer
 
@@ -19,6 +19,28 @@ from sgkv.transfer.ahead import Early, Wanted
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """What a prefix takes of one pool."""
+
+    session: PageSession
+    span: Span
+    window: int | None
+    """Only so many of the last pages; None is all of them."""
+
+    def of(self, length: int) -> Span:
+        """Pages for a prefix of `length` pages."""
+        return self.span.part(0 if self.window is None else max(0, length - self.window), length)
+
+    def usable(self, lengths: Sequence[int], early: Early) -> list[int]:
+        """Those of `lengths` that need no page which could not be read."""
+        unreadable = early.failed(self.session)
+        if self.window is None:
+            first = leading([page_hash not in unreadable for page_hash in self.span.hashes])
+            return [length for length in lengths if length <= first]
+        return [length for length in lengths if unreadable.keys().isdisjoint(self.of(length).hashes)]
+
+
+@dataclass(frozen=True, slots=True)
 class Restorable:
     """The answer to a lookup."""
 
@@ -28,71 +50,60 @@ class Restorable:
     """In pages, ascending; a length between two of them may not be restorable."""
     reason: MissReason | None
     """Why not more; None when all is."""
-    wanted: Sequence[Wanted] = ()
-    """What a load of the longest takes: side pools first, without which the KV is no use."""
+    demands: Sequence[Demand] = ()
+    """Of every pool, KV last."""
 
     @property
     def pages(self) -> int:
         return self.lengths[-1] if self.lengths else 0
 
+    @property
+    def wanted(self) -> list[Wanted]:
+        """What a load of the longest takes: side pools first, without which the KV is no use."""
+        return [(demand.session, demand.of(self.pages)) for demand in self.demands]
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """One lookup for one request."""
-
-    transfers: Sequence[PoolTransfer]
-    before: Sequence[str] | None
-    """The hashes before those that are asked for."""
-    shelves: LinkedShelves
-    early: Early | None
-    """What was read ahead for the request: pages that could not be read are not offered again."""
-    deadline: Deadline
-
-    def answer(self) -> Restorable:
-        """The prefix lengths that every pool can serve; SGLang intersects them over the ranks."""
-        keys = kv_keys(self.transfers)
-        shelf = self.shelves.usable(KV)
-        if isinstance(shelf, MissReason) or not keys:
-            return Restorable(len(keys), (), shelf if isinstance(shelf, MissReason) else None)
-        span = Span(keys, self.before)
-        pages, reason = self._leading(shelf.session, span)
-        sides = [transfer for transfer in self.transfers if str(transfer.name) != KV] if pages else []
-        lengths = set(range(1, pages + 1))
-        for side in sides:
-            lengths &= restorable(self._cover(side, span, pages))
-        longest = max(lengths, default=0)
-        wanted = [wanted for side in sides for wanted in self._window(side, span, longest)]
-        wanted.append((shelf.session, span.part(0, longest)))
-        reason = reason if longest == pages else MissReason.SIDE_POOL
-        return Restorable(len(keys), sorted(lengths), reason, wanted)
-
-    def _leading(self, session: PageSession, span: Span) -> tuple[int, MissReason | None]:
-        found, unreadable = session.lookup(span, self.deadline), self._unreadable(session)
-        pages = leading([page_hash not in unreadable for page_hash in span.hashes[: found.pages]])
-        return pages, unreadable[span.hashes[pages]] if pages < found.pages else found.reason
-
-    def _cover(self, side: PoolTransfer, span: Span, kv_pages: int) -> PoolCover:
-        shelf = self.shelves.usable(str(side.name))
-        present: Sequence[bool] = [False] * kv_pages
-        if isinstance(shelf, Shelf):  # the whole span: the KV may end inside a chunk of this pool
-            unreadable = self._unreadable(shelf.session)
-            flags = shelf.session.contains(span, self.deadline)[:kv_pages]
-            present = [
-                flag and page_hash not in unreadable
-                for flag, page_hash in zip(flags, span.hashes, strict=False)
-            ]
-        return PoolCover(Need.TRAILING if trailing(side) else Need.ALL, present, _pages(side))
-
-    def _window(self, side: PoolTransfer, span: Span, length: int) -> list[Wanted]:
-        """What a prefix of `length` takes of a side pool."""
-        shelf = self.shelves.usable(str(side.name))
-        first = max(0, length - _pages(side)) if trailing(side) else 0
-        return [(shelf.session, span.part(first, length))] if isinstance(shelf, Shelf) else []
-
-    def _unreadable(self, session: PageSession) -> Mapping[str, MissReason]:
-        return self.early.failed(session) if self.early is not None else {}
+    def without(self, early: Early) -> Restorable:
+        """What is left of the answer now that some pages could not be read."""
+        lengths = self.lengths
+        for demand in self.demands:
+            lengths = demand.usable(lengths, early)
+        return replace(self, lengths=lengths)
 
 
-def _pages(side: PoolTransfer) -> int:
-    """How many of the last pages a prefix needs."""
-    return max(1, len(side.keys or ()))
+def look_up(
+    transfers: Sequence[PoolTransfer],
+    before: Sequence[str] | None,
+    shelves: LinkedShelves,
+    deadline: Deadline,
+) -> Restorable:
+    """The prefix lengths that every pool can serve; SGLang intersects them over the ranks."""
+    keys = kv_keys(transfers)
+    shelf = shelves.usable(KV)
+    if isinstance(shelf, MissReason) or not keys:
+        return Restorable(len(keys), (), shelf if isinstance(shelf, MissReason) else None)
+    span = Span(keys, before)
+    found = shelf.session.lookup(span, deadline)
+    lengths, demands = set(range(1, found.pages + 1)), [Demand(shelf.session, span, None)]
+    for transfer in transfers:
+        if str(transfer.name) != KV and lengths:
+            demand = _demand(transfer, span, shelves)
+            lengths &= _lengths(demand, found.pages, deadline) if demand else set()
+            demands[:0] = [demand] if demand else []
+    longest = max(lengths, default=0)
+    reason = found.reason if longest == found.pages else MissReason.SIDE_POOL
+    return Restorable(len(keys), sorted(lengths), reason, demands)
+
+
+def _demand(transfer: PoolTransfer, span: Span, shelves: LinkedShelves) -> Demand | None:
+    """None where the pool cannot be used now."""
+    shelf = shelves.usable(str(transfer.name))
+    window = max(1, len(transfer.keys or ())) if trailing(transfer) else None
+    return Demand(shelf.session, span, window) if isinstance(shelf, Shelf) else None
+
+
+def _lengths(demand: Demand, kv_pages: int, deadline: Deadline) -> set[int]:
+    # The whole span is asked for: the KV may end inside a chunk of this pool.
+    present = demand.session.contains(demand.span, deadline)[:kv_pages]
+    if demand.window is None:
+        return restorable(PoolCover(Need.ALL, present))
+    return restorable(PoolCover(Need.TRAILING, present, demand.window))

@@ -9,7 +9,6 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
-from sgkv.backends.base import Bound
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.workers import WorkerPool
 from sgkv.boundary import contained
@@ -96,11 +95,6 @@ class Offloading:
         wait(list(self._running), self._set_deadline)
         self.reset()
         self._worker.close(self._set_deadline)
-
-    @property
-    def held(self) -> Bound:
-        """Pages of the device under the window."""
-        return self.window.held
 
     def _carry_out(self, offer: Offer, generation: int) -> None:
         stored = False

@@ -10,11 +10,11 @@ from sglang.srt.mem_cache.hicache_storage import PoolTransfer
 
 from sgkv.backends.deadline import Deadline
 from sgkv.counters import Counters
-from sgkv.sglang.linking.lookups import Lookup, Restorable
+from sgkv.sglang.linking.lookups import Restorable, look_up
 from sgkv.sglang.linking.pools import KV
 from sgkv.sglang.linking.transfers import LinkedShelves, kv_keys
 from sgkv.sglang.shelves import Shelf
-from sgkv.transfer.ahead import Early, ReadAhead
+from sgkv.transfer.ahead import ReadAhead
 
 _REMEMBERED = 512
 """Requests; SGLang loads what it has just looked up, or in one of its next steps."""
@@ -61,12 +61,12 @@ class Requests:
         the answer stays, unless one of them turns out to be unreadable.
         """
         keys, early, asked = kv_keys(transfers), self._ahead.get(rid), self._asked.get(rid)
-        if early is not None and asked is not None and self._stands(asked, keys, early):
-            return asked.answer.lengths
         failures = early.failures if early is not None else 0
-        lookup = Lookup(transfers, before, self._shelves, early, Deadline(self._exists_deadline))
-        answer = lookup.answer()
-        self._counters.lookup(answer.asked, answer.pages, answer.reason)
+        if early is not None and asked is not None and self._same(asked, keys):
+            answer = asked.answer if failures == asked.failures else asked.answer.without(early)
+        else:
+            answer = look_up(transfers, before, self._shelves, Deadline(self._exists_deadline))
+            self._counters.lookup(answer.asked, answer.pages, answer.reason)
         if answer.lengths:
             self._ahead.begin(rid, answer.wanted, self._get_deadline)
             self._remember(rid, _Asked(keys, before, answer, failures))
@@ -95,11 +95,11 @@ class Requests:
         self._asked.clear()
         self._ahead.reset()
 
-    def _stands(self, asked: _Asked, keys: Sequence[str], early: Early) -> bool:
-        """Whether an earlier answer is still true."""
+    def _same(self, asked: _Asked, keys: Sequence[str]) -> bool:
+        """Whether this was asked before, of the same weights."""
         shelf = self._shelves.usable(KV)
-        same = isinstance(shelf, Shelf) and shelf.session is asked.answer.wanted[-1][0] and keys == asked.keys
-        return same and early.failures == asked.failures
+        session = asked.answer.demands[-1].session
+        return isinstance(shelf, Shelf) and shelf.session is session and keys == asked.keys
 
     def _remember(self, rid: str, asked: _Asked) -> None:
         self._asked[rid] = asked
