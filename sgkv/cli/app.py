@@ -12,6 +12,7 @@ import typer
 from sgkv import __version__
 from sgkv.cli.doctor import doctor_app
 from sgkv.cli.mooncake import mooncake_app
+from sgkv.cli.node import node_app
 from sgkv.cli.prewarm import prewarm_app
 from sgkv.cli.s3 import s3_app
 
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Show or check a configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+app.add_typer(node_app, name="node")
 app.add_typer(prewarm_app, name="prewarm")
 app.add_typer(s3_app, name="s3")
 app.add_typer(mooncake_app, name="mooncake")

@@ -16,6 +16,7 @@ from sgkv.identity import Namespace
 from sgkv.reasons import MissReason
 from sgkv.store.lookup import Found
 from sgkv.store.span import Span
+from sgkv.store.tier import Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ class PageStore(ABC):
     """Opens sessions. Any thread."""
 
     counters: Counters
+    tiers: tuple[Tier, ...] = ()
+    """Those in this process; none where the store is in another."""
 
     @property
     @abstractmethod

@@ -9,15 +9,28 @@ from sgkv.config import ResolvedConfig, ResolvedCpu, ResolvedDisk, ResolvedMoonc
 from sgkv.counters import Counters
 from sgkv.keys import is_blob_key
 from sgkv.metrics import Metrics
+from sgkv.store.base import PageStore
 from sgkv.store.store import Store, StoreOptions
 from sgkv.store.tier import Tier
 from sgkv.store.wrapping import wrap
 
 
-def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> Store:
+def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> PageStore:
+    """The store of a configuration: one of this process, or that of the node's daemon.
+
+    `metrics` receives every count, and every call of a tier of this process.
+    """
+    if resolved.config.mode == "attach":
+        return _attached(resolved, metrics)
+    return open_store(resolved, metrics)
+
+
+def open_store(
+    resolved: ResolvedConfig, metrics: Metrics | None = None, *, shared_arena: bool = False
+) -> Store:
     """Open every tier and the store over them. Starts threads; `Store.close` ends them.
 
-    `metrics` receives every count and every call of a tier.
+    `shared_arena` makes the cpu tier's memory one that other processes can map.
     """
     config = resolved.config
     options = StoreOptions(
@@ -30,14 +43,34 @@ def build_store(resolved: ResolvedConfig, metrics: Metrics | None = None) -> Sto
         promotion_pages=config.limits.promotion_pages,
         remembered_pages=config.limits.remembered_pages,
     )
-    counters = Counters(metrics.count) if metrics else Counters()
-    return Store([_tier(tier, metrics) for tier in resolved.tiers], options, counters)
+    tiers = [_tier(tier, metrics, shared_arena=shared_arena) for tier in resolved.tiers]
+    return Store(tiers, options, _counters(metrics))
 
 
-def _tier(resolved: ResolvedTier, metrics: Metrics | None) -> Tier:
+def _counters(metrics: Metrics | None) -> Counters:
+    return Counters(metrics.count) if metrics else Counters()
+
+
+def _attached(resolved: ResolvedConfig, metrics: Metrics | None) -> PageStore:
+    from sgkv.node.store import AttachedStore
+
+    config, token = resolved.config, resolved.config.node.token
+    return AttachedStore(
+        resolved.socket,
+        token=token.get_secret_value() if token else "",
+        chunk_tokens=config.chunk_tokens,
+        retry=config.node.retry,
+        fence=config.node.fence,
+        counters=_counters(metrics),
+    )
+
+
+def _tier(resolved: ResolvedTier, metrics: Metrics | None, *, shared_arena: bool) -> Tier:
     tier = resolved.tier
     if isinstance(resolved, ResolvedCpu):
-        cpu = CpuBackend(resolved.capacity, name=tier.name, copy_threads=resolved.tier.copy_threads)
+        cpu = CpuBackend(
+            resolved.capacity, name=tier.name, copy_threads=resolved.tier.copy_threads, shared=shared_arena
+        )
         return Tier(tier.name, cpu, arena=cpu)
     backend = wrap(open_backend(resolved), resolved.tier, metrics)
     return Tier(tier.name, backend, promote=resolved.tier.promote)

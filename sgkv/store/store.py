@@ -102,6 +102,10 @@ class Store(PageStore):
     def shared(self) -> bool:
         return any(tier.backend.capabilities.shared for tier in self.tiers)
 
+    @property
+    def chunk_tokens(self) -> int:
+        return self._options.chunk_tokens
+
     def register_memory(self, view: Buffer, descriptor: int | None = None) -> None:
         """Tell the tiers that pages will be set from this memory, which stays mapped until `close`."""
         if self.tiers[0].arena is None:

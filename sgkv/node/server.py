@@ -1,0 +1,131 @@
+"""The daemon's socket: who connects gets a thread and a conversation."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from sgkv.boundary import contained
+from sgkv.node.access import peer_of
+from sgkv.node.conversation import Conversation
+from sgkv.node.framing import Channel
+from sgkv.node.service import Service
+from sgkv.node.status import report
+from sgkv.node.wire import Refused, Request
+
+logger = logging.getLogger("sgkv")
+
+_BACKLOG = 128
+_LAST_WORDS = 1.0
+_PAUSE = 0.1
+"""Seconds after a connection could not be taken: for want of descriptors it could not at once again."""
+
+
+class NodeServer:
+    """Serves one `Service` on one path. `start`, then `stop`; both once, from one thread."""
+
+    def __init__(self, service: Service, path: Path) -> None:
+        self._service = service
+        self._path = path
+        self._lock = threading.Lock()
+        self._open: dict[Conversation, threading.Thread] = {}
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self._claim: int | None = None
+        self._stopping = threading.Event()
+        self._acceptor = threading.Thread(target=self._accept, name="sgkv-node-accept", daemon=True)
+        self.started = time.time()
+
+    def start(self) -> None:
+        """Take the path and listen. Raises OSError, saying what is wrong with it."""
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._claim = _claimed(self._path)
+        self._path.unlink(missing_ok=True)  # of a daemon that was killed: the claim says that it is gone
+        mode = 0o666 if self._service.rules.access.users else 0o600
+        before = os.umask(0o777 & ~mode)
+        try:
+            self._socket.bind(str(self._path))
+        finally:
+            os.umask(before)
+        self._socket.listen(_BACKLOG)
+        self._acceptor.start()
+
+    @property
+    def conversations(self) -> list[Conversation]:
+        with self._lock:
+            return list(self._open)
+
+    def stop(self, timeout: float) -> None:
+        """Let nobody in, let what is under way finish for `timeout` seconds, then end every connection."""
+        self._service.leaving = True
+        self._stopping.set()
+        with suppress(OSError):  # it never listened
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        if self._claim is not None:
+            self._path.unlink(missing_ok=True)
+        ends = time.monotonic() + timeout
+        with self._lock:
+            threads = dict(self._open)
+        for conversation in threads:
+            conversation.hang_up()
+        for conversation, thread in threads.items():
+            thread.join(max(0.0, ends - time.monotonic()))
+            conversation.end()
+        for thread in threads.values():
+            thread.join(_LAST_WORDS)
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
+
+    def _accept(self) -> None:
+        while not self._service.leaving:
+            try:
+                sock, _ = self._socket.accept()
+            except OSError as error:
+                if self._service.leaving:
+                    return
+                logger.warning("sgkv: a connection could not be taken: %s", error)
+                self._stopping.wait(_PAUSE)
+                continue
+            with contained("taking a connection", self._service.store.counters):
+                self._welcome(sock)
+
+    def _welcome(self, sock: socket.socket) -> None:
+        if len(self._open) >= self._service.rules.connections:
+            self._service.store.counters.add("refused_connections")
+            channel: Channel[Request] = Channel(sock, Request)
+            channel.send(Refused("the daemon has as many connections as node.connections allows"), 0.0)
+            channel.close()
+            return
+        conversation = Conversation(sock, peer_of(sock), self._service)
+        thread = threading.Thread(
+            target=self._converse, args=(conversation,), name="sgkv-node-client", daemon=True
+        )
+        with self._lock:
+            self._open[conversation] = thread
+        thread.start()
+
+    def _converse(self, conversation: Conversation) -> None:
+        with contained("a conversation with an engine", self._service.store.counters):
+            conversation.run(lambda: report(self._service, self.conversations, self.started))
+        with self._lock:
+            del self._open[conversation]
+
+
+def _claimed(path: Path) -> int:
+    """A lock that says whose the path is: it goes with its process, which the socket's file does not."""
+    claim = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(claim)
+        raise OSError(
+            error.errno, f"another daemon serves {path}: stop it, or name another socket"
+        ) from error
+    return claim
