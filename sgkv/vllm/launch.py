@@ -32,3 +32,18 @@ def transfer_config(
             "secondary_tiers": [{"type": "SgkvTier", "module_path": "sgkv.vllm.tier", **tier}],
         },
     }
+
+
+def connector_config(settings: Mapping[str, Any], *, role: str = "kv_both") -> dict[str, Any]:
+    """The value of ``--kv-transfer-config`` for the connector, which needs none of vLLM's host memory.
+
+    `settings` is sgkv's configuration, or ``{"config": FILE}``. `role` is ``kv_both``, or that of an engine
+    that only computes prompts for others (``kv_producer``) or lets others compute them (``kv_consumer``).
+    """
+    return {
+        "kv_connector": "SgkvConnector",
+        "kv_connector_module_path": "sgkv.vllm.connector",
+        "kv_role": role,
+        "kv_load_failure_policy": "recompute",
+        "kv_connector_extra_config": dict(settings),
+    }

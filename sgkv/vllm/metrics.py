@@ -14,6 +14,8 @@ METRICS = {
     "hit_pages": ("vllm:sgkv_hit_pages", "tier", "Pages that sgkv loaded and verified"),
     "miss_pages": ("vllm:sgkv_miss_pages", "reason", "Pages asked of sgkv and not served"),
     "lookup_chunks": ("vllm:sgkv_lookup_chunks", "result", "Offload chunks looked up in sgkv"),
+    "lookup_pages": ("vllm:sgkv_lookup_pages", "result", "Pages that the connector looked up"),
+    "lost_saves": ("vllm:sgkv_lost_saves", "", "Saves not done: blocks were reused, or too much waited"),
     "read_bytes": ("vllm:sgkv_read_bytes", "tier", "Bytes that sgkv loaded and verified"),
     "written_bytes": ("vllm:sgkv_written_bytes", "tier", "Bytes that became new blobs"),
     "failed_writes": ("vllm:sgkv_failed_writes", "tier", "Blobs that a tier of sgkv did not take"),
@@ -38,6 +40,10 @@ class Increments:
 
     def take(self) -> Any:
         """VLLM's statistics object, or None where nothing happened."""
+        return compat.stats(self.new())
+
+    def new(self) -> dict[tuple[str, str], int]:
+        """Amounts by (vLLM's name of the metric, label value)."""
         new: dict[tuple[str, str], int] = {}
         for counted, total in self._counters.snapshot().items():
             if counted in METRICS:
@@ -47,4 +53,4 @@ class Increments:
                     if amount > self._told.get(key, 0):
                         new[key] = amount - self._told.get(key, 0)
                         self._told[key] = amount
-        return compat.stats(new)
+        return new

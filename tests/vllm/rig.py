@@ -9,7 +9,7 @@ from typing import Any
 
 from sgkv.testing.models import write_model
 from sgkv.testing.vllm import Answer, VllmEngine, VllmHost
-from sgkv.vllm.launch import transfer_config
+from sgkv.vllm.launch import connector_config, transfer_config
 
 CHUNK = 64
 PROMPT_TOKENS, FULL_TOKENS = 530, 512
@@ -74,3 +74,27 @@ class Rig:
                 connector or {}
             )
         return self.host.start(self.model(kind, seed), transfer, **llm)
+
+    def connected(
+        self,
+        folder: Path,
+        kind: str = "llama",
+        seed: int = 1,
+        *,
+        role: str = "kv_both",
+        store: dict[str, Any] | None = None,
+        **llm: Any,
+    ) -> VllmEngine:
+        """An engine whose connector moves KV between blocks and a store in `folder`."""
+        transfer = connector_config(settings(folder, **(store or {})), role=role)
+        return self.host.start(self.model(kind, seed), transfer, **llm)
+
+
+def damage(folder: Path) -> None:
+    """Flip a bit in the last page of every blob."""
+    for path in blobs(folder):
+        with path.open("r+b") as blob:
+            blob.seek(-1, 2)
+            last = blob.read(1)
+            blob.seek(-1, 2)
+            blob.write(bytes([last[0] ^ 1]))

@@ -11,7 +11,7 @@ import pytest
 
 from sgkv.testing.vllm import Answer, VllmEngine
 from sgkv.vllm.leftovers import orphans
-from tests.vllm.rig import FULL_TOKENS, Rig, blobs, prompt, same
+from tests.vllm.rig import FULL_TOKENS, Rig, damage, prompt, same
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 
@@ -120,12 +120,7 @@ def test_damaged_blobs_are_computed_anew(rig: Rig, written: Written) -> None:
     """Each load fails after the tier has promised it; vLLM's policy for that would be to end the request."""
     folder = rig.root / "damaged"
     shutil.copytree(written.folder, folder)
-    for path in blobs(folder):
-        with path.open("r+b") as blob:
-            blob.seek(-1, 2)
-            last = blob.read(1)
-            blob.seek(-1, 2)
-            blob.write(bytes([last[0] ^ 1]))
+    damage(folder)
     with rig.engine(folder) as engine:
         answer = engine.one(prompt(SHARED))
         counted = engine.metrics()

@@ -40,6 +40,8 @@ class Answer:
     finish_reason: str
     ttft_s: float
     """From the request's arrival to its first token, as vLLM measures it."""
+    transfer: dict[str, Any] | None
+    """``kv_transfer_params`` of the answer, for the engine that goes on with it."""
 
 
 class VllmEngine:
@@ -56,15 +58,25 @@ class VllmEngine:
         self._call({"llm": llm, "env": env})
 
     def generate(
-        self, prompts: Sequence[Sequence[int]], tokens: int = 16, *, top: int = 2, salt: str | None = None
+        self,
+        prompts: Sequence[Sequence[int]],
+        tokens: int = 16,
+        *,
+        top: int = 2,
+        salt: str | None = None,
+        transfer: Mapping[str, Any] | None = None,
     ) -> list[Answer]:
-        """Greedy answers of `tokens` tokens each, with the log-probabilities of the `top` best."""
+        """Greedy answers of `tokens` tokens each, with the log-probabilities of the `top` best.
+
+        `transfer` are ``kv_transfer_params``, as a router passes them on.
+        """
         asked = {
             "do": "generate",
             "prompts": list(map(list, prompts)),
             "tokens": tokens,
             "top": top,
             "salt": salt,
+            "transfer": transfer,
         }
         return [Answer(**answer) for answer in self._call(asked)["answers"]]
 

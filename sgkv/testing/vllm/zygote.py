@@ -24,6 +24,7 @@ def main(path: str) -> None:
     from vllm.v1.core.sched import scheduler  # noqa: F401
     from vllm.v1.engine import llm_engine  # noqa: F401
 
+    import sgkv.vllm.connector
     import sgkv.vllm.offloading
     import sgkv.vllm.tier  # noqa: F401
 
@@ -81,12 +82,20 @@ def _say(stream: IO[str], answer: Mapping[str, Any]) -> None:
     stream.flush()
 
 
-def _generate(llm: Any, prompts: list[list[int]], tokens: int, top: int, salt: str | None) -> dict[str, Any]:
+def _generate(
+    llm: Any,
+    prompts: list[list[int]],
+    tokens: int,
+    top: int,
+    salt: str | None,
+    transfer: dict[str, Any] | None,
+) -> dict[str, Any]:
     from vllm import SamplingParams
 
     sampling = SamplingParams(
-        temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, logprobs=max(1, top)
-    )
+        temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, logprobs=max(1, top),
+        extra_args={"kv_transfer_params": transfer} if transfer else None,
+    )  # fmt: skip
     salted = {"cache_salt": salt} if salt else {}
     asked = [{"prompt_token_ids": prompt, **salted} for prompt in prompts]
     return {"answers": [_answer(done) for done in llm.generate(asked, sampling, use_tqdm=False)]}
@@ -102,6 +111,7 @@ def _answer(done: Any) -> dict[str, Any]:
         "cached_tokens": done.num_cached_tokens,
         "finish_reason": output.finish_reason,
         "ttft_s": done.metrics.first_token_latency,
+        "transfer": done.kv_transfer_params,
     }
 
 

@@ -1,0 +1,1 @@
+"""The parts of the connector; `sgkv.vllm.connector` puts them together."""
