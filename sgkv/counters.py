@@ -42,6 +42,14 @@ class Counters:
         if reason is not None:
             self.add("lookup_pages", pages - found, label="result", value=reason.value)
 
+    def read(
+        self, served_by: Mapping[str, int], page_bytes: int, reasons: Iterable[MissReason | None]
+    ) -> None:
+        """Count the pages of one read: hits by their tier, misses by their reason."""
+        for tier, pages in served_by.items():
+            self.hits(tier, pages, page_bytes)
+        self.misses(reasons)
+
     def hits(self, tier: str, pages: int, page_bytes: int) -> None:
         self.add("hit_pages", pages, label="tier", value=tier)
         self.add("read_bytes", pages * page_bytes, label="tier", value=tier)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from sgkv.backends.base import Status
 from sgkv.backends.cpu import CpuBackend, Lease, Reservation
+from sgkv.backends.deadline import Deadline
 from sgkv.keys import page_keys
 from sgkv.reasons import MissReason
-from sgkv.store.reading import Reading
+from sgkv.store.reading import Reading, read_all
 from sgkv.store.span import Span
 from sgkv.store.tier import Tier
 from sgkv.store.write_behind import WriteBehind
@@ -49,7 +50,9 @@ class Lent:
     """Pages by the tier they came from."""
 
 
-def lend(reading: Reading, arena_tier: Tier, arena: CpuBackend, below: Sequence[Tier]) -> Lent:
+def lend(
+    reading: Reading, arena_tier: Tier, arena: CpuBackend, below: Sequence[Tier], deadline: Deadline
+) -> Lent:
     """Lease the pages of `reading` in the arena; those that only slower tiers have are loaded into it.
 
     A page for which the arena has no room is a miss.
@@ -60,7 +63,7 @@ def lend(reading: Reading, arena_tier: Tier, arena: CpuBackend, below: Sequence[
     if rooms:
         reading.pages = [[rooms[page].view] if page in rooms else [] for page in range(len(keys))]
         reading.reasons = [MissReason.ABSENT if page in rooms else None for page in range(len(keys))]
-        _load(reading, below, rooms)
+        _load(reading, below, rooms, deadline)
         for page, lease in zip(rooms, _lease(arena, [keys[page] for page in rooms]), strict=True):
             leases[page] = lease
     at_once = sum(lease is not None for page, lease in enumerate(leases) if page not in rooms)
@@ -91,10 +94,10 @@ def _reserve(
     return rooms
 
 
-def _load(reading: Reading, below: Sequence[Tier], rooms: dict[int, Reservation]) -> None:
+def _load(reading: Reading, below: Sequence[Tier], rooms: dict[int, Reservation], deadline: Deadline) -> None:
     """Fill and publish what the tiers have; give the rest of the room back."""
     try:
-        reading.over(below)
+        read_all([reading], below, deadline)
     finally:
         expiries = {page_hash: read.expires_at for _, read in reading.promotable for page_hash in read.hashes}
         for page, room in reversed(rooms.items()):

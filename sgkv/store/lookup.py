@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 
 from sgkv.backends.base import Status
@@ -14,6 +15,7 @@ from sgkv.store.memo import ChunkMemo
 from sgkv.store.pools import leading
 from sgkv.store.span import ChunkSlice, Span
 from sgkv.store.tier import Tier
+from sgkv.store.together import Steps, together
 
 _FANOUT = 16
 _MAX_BRIDGES = 4
@@ -30,6 +32,10 @@ class Found:
     """Why the next page cannot; None when all can."""
 
 
+Asking = Steps[str, bool, None]
+"""Yields keys, to be sent whether a tier has each."""
+
+
 @dataclass(slots=True)
 class Search:
     """One lookup under way: which pages of the span some tier has."""
@@ -40,69 +46,69 @@ class Search:
     pages_per_chunk: int
     memo: ChunkMemo
     available: list[bool]
-    deadline: Deadline
     reason: MissReason = MissReason.ABSENT
     down: bool = False
     """The tier being asked has not answered, and is not asked again in this lookup."""
 
-    def over(self, tiers: Sequence[Tier]) -> Found:
-        """Ask the tiers in order until one of them completes the span, or the time is up."""
-        for tier in tiers:
-            self.down = False
-            if self.deadline.over:
-                self.reason = MissReason.TIMEOUT
-                break
-            if tier.arena is not None:
-                self._ask_arena(tier)
-            elif tier.backend.capabilities.local_index:
-                self._ask_index(tier)
-            else:
-                self._ask_remote(tier)
-            if all(self.available):
-                return Found(len(self.available), None)
-        return Found(leading(self.available), self.reason)
+    @property
+    def found(self) -> Found:
+        """The answer, as far as tiers have been asked."""
+        pages = leading(self.available)
+        return Found(pages, None if pages == len(self.available) else self.reason)
 
-    def _probe(self, tier: Tier, keys: Sequence[str]) -> list[bool]:
+    def ask(self, tier: Tier) -> Asking:
+        """Look in one tier for what those above it have not."""
+        self.down = False
+        if tier.arena is not None:
+            yield from self._ask_arena()
+        elif tier.backend.capabilities.local_index:
+            yield from self._ask_index()
+        else:
+            yield from self._ask_remote()
+
+    def troubled(self, status: Status) -> None:
+        """The tier being asked says why every doubt of its last answer was False."""
+        self.reason = reason_of(status)
+        self.down = status in DOWN
+
+    def _probe(self, keys: Sequence[str]) -> Steps[str, bool, list[bool]]:
         if not keys or self.down:
             return [False] * len(keys)
-        flags, status = tier.backend.probe(keys, self.deadline)
-        if status is not Status.OK:
-            self.reason = reason_of(status)
-            self.down = status in DOWN
-        return flags
+        return (yield keys)
 
-    def _ask_arena(self, tier: Tier) -> None:
-        flags = self._probe(tier, page_keys(self.arena_namespace, self.span.hashes))
+    def _ask_arena(self) -> Asking:
+        flags = yield from self._probe(page_keys(self.arena_namespace, self.span.hashes))
         self._add_pages(range(len(flags)), flags)
 
-    def _ask_index(self, tier: Tier) -> None:
+    def _ask_index(self) -> Asking:
         """A local index answers for every chunk, and for every page outside a present one."""
         wanted = [c for c in self.span.chunks(self.pages_per_chunk) if self._misses(c)]
-        flags = self._probe(tier, chunk_keys(self.namespace, [c.last_hash for c in wanted]))
+        flags = yield from self._probe(chunk_keys(self.namespace, [c.last_hash for c in wanted]))
         for chunk in compress(wanted, flags):
             self._add_chunk(chunk)
         missing = [page for page, has in enumerate(self.available) if not has]
-        self._ask_pages(tier, missing)
+        yield from self._ask_pages(missing)
 
-    def _ask_remote(self, tier: Tier) -> None:
+    def _ask_remote(self) -> Asking:
         """A remote tier is searched for its leading run, bridging chunks that exist as pages."""
         wanted = [c for c in self.span.chunks(self.pages_per_chunk) if self._misses(c)]
         keys = chunk_keys(self.namespace, [c.last_hash for c in wanted])
         for _ in range(_MAX_BRIDGES):
-            run = leading_run(lambda some: self._probe(tier, some), keys)
+            run = yield from _leading_run(self._probe, keys)
             for chunk in wanted[:run]:
                 self._add_chunk(chunk)
             wanted, keys = wanted[run:], keys[run:]
             first = leading(self.available)
             stop = wanted[0].stop if wanted else len(self.available)
-            self._ask_pages(tier, [p for p in range(first, stop) if not self.available[p]])
+            yield from self._ask_pages([p for p in range(first, stop) if not self.available[p]])
             if not wanted or not all(self.available[:stop]):
                 return
             wanted, keys = wanted[1:], keys[1:]
 
-    def _ask_pages(self, tier: Tier, pages: Sequence[int]) -> None:
+    def _ask_pages(self, pages: Sequence[int]) -> Asking:
         hashes = [self.span.hashes[page] for page in pages]
-        self._add_pages(pages, self._probe(tier, page_keys(self.namespace, hashes)))
+        flags = yield from self._probe(page_keys(self.namespace, hashes))
+        self._add_pages(pages, flags)
 
     def _misses(self, chunk: ChunkSlice) -> bool:
         return not all(self.available[chunk.first : chunk.stop])
@@ -116,16 +122,47 @@ class Search:
         self.memo.remember(self.span.chunk_hashes(chunk))
 
 
+def search_all(searches: Sequence[Search], tiers: Sequence[Tier], deadline: Deadline) -> None:
+    """Ask the tiers in order until every search is complete, or the time is up."""
+    for tier in tiers:
+        left = [search for search in searches if not all(search.available)]
+        late = bool(left) and deadline.over
+        if late:
+            for search in left:
+                search.reason = MissReason.TIMEOUT
+        if late or not left:
+            return
+        together([search.ask(tier) for search in left], partial(_probe, tier, left, deadline))
+
+
+def _probe(tier: Tier, searches: Sequence[Search], deadline: Deadline, keys: list[str]) -> list[bool]:
+    flags, status = tier.backend.probe(keys, deadline)
+    if status is not Status.OK:
+        for search in searches:
+            search.troubled(status)
+    return flags
+
+
 def leading_run(probe: Callable[[Sequence[str]], list[bool]], keys: Sequence[str]) -> int:
     """How many leading keys are present, given that a chain is stored parent first.
 
     Galloping, then a search with a fan-out: every round is one batched call, and 400 keys take at
     most three. Where the chain has holes the answer may be too long; the read then reports it.
     """
+    return together([_leading_run(_asked, keys)], probe)[0]
+
+
+def _asked(keys: Sequence[str]) -> Steps[str, bool, list[bool]]:
+    return (yield keys)
+
+
+def _leading_run(
+    probe: Callable[[Sequence[str]], Steps[str, bool, list[bool]]], keys: Sequence[str]
+) -> Steps[str, bool, int]:
     present, absent = 0, len(keys)
     round_ = sorted({min(2**power - 1, len(keys) - 1) for power in range(len(keys).bit_length() + 1)})
     while present < absent:
-        flags = probe([keys[index] for index in round_])
+        flags = yield from probe([keys[index] for index in round_])
         for index, flag in zip(round_, flags, strict=True):
             if not flag:
                 absent = index

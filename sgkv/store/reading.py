@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 
 from sgkv.backends.base import GetItem, Part, Status
@@ -14,8 +16,12 @@ from sgkv.reasons import DOWN, MissReason, reason_of
 from sgkv.store.memo import ChunkMemo
 from sgkv.store.span import Span
 from sgkv.store.tier import Tier
+from sgkv.store.together import Steps, together
 
 _CHECKED = frozenset({Status.OK, Status.CORRUPT})
+
+Asking = Steps[GetItem, Status, None]
+"""Yields what to get from a tier, to be sent what became of it."""
 
 
 @dataclass(slots=True)
@@ -28,47 +34,51 @@ class Reading:
     arena_namespace: str
     pages_per_chunk: int
     memo: ChunkMemo
-    deadline: Deadline
     reasons: list[MissReason | None] = field(init=False)
-    served_by: dict[str, int] = field(default_factory=dict)
-    """Pages by tier name."""
+    sources: list[Tier | None] = field(init=False)
+    """The tier that each page came from."""
     promotable: list[tuple[Tier, BlobRead]] = field(default_factory=list)
     """Verified reads from below the arena."""
 
     def __post_init__(self) -> None:
         self.reasons = [MissReason.ABSENT] * len(self.pages)
+        self.sources = [None] * len(self.pages)
 
-    def over(self, tiers: Sequence[Tier]) -> None:
-        """Ask the tiers in order, each for the pages that those above it could not give."""
-        for tier in tiers:
-            wanted = [page for page, reason in enumerate(self.reasons) if reason]
-            if not wanted:
-                return
-            if self.deadline.over:
-                self._miss(wanted, MissReason.TIMEOUT)
-                return
-            if tier.arena is not None:
-                self._from_arena(tier, wanted)
-            else:
-                self._from_chunks(tier, wanted)
-            served = sum(1 for page in wanted if not self.reasons[page])
-            self.served_by[tier.name] = self.served_by.get(tier.name, 0) + served
+    @property
+    def served_by(self) -> dict[str, int]:
+        """Pages by tier name."""
+        return Counter(tier.name for tier in self.sources if tier is not None)
 
-    def _from_arena(self, tier: Tier, wanted: Sequence[int]) -> None:
+    def ask(self, tier: Tier) -> Asking:
+        """Read from one tier the pages that those above it could not give."""
+        wanted = self._left()
+        yield from self._from_arena(wanted) if tier.arena is not None else self._from_chunks(tier, wanted)
+        for page in wanted:
+            if not self.reasons[page]:
+                self.sources[page] = tier
+
+    def give_up(self, reason: MissReason) -> None:
+        """Say why no more tiers are asked."""
+        self._miss(self._left(), reason)
+
+    def _left(self) -> list[int]:
+        return [page for page, reason in enumerate(self.reasons) if reason]
+
+    def _from_arena(self, wanted: Sequence[int]) -> Asking:
         # Last page first: what is touched last is evicted last, and parents must outlive children.
         order = wanted[::-1]
         keys = page_keys(self.arena_namespace, [self.span.hashes[page] for page in order])
         items = [GetItem(key, whole(self.pages[page])) for key, page in zip(keys, order, strict=True)]
-        for page, status in zip(order, tier.backend.get(items), strict=True):
+        for page, status in zip(order, (yield items), strict=True):
             self.reasons[page] = None if status is Status.OK else reason_of(status)
 
-    def _from_chunks(self, tier: Tier, wanted: Sequence[int]) -> None:
+    def _from_chunks(self, tier: Tier, wanted: Sequence[int]) -> Asking:
         """Full chunks first, then what is left as single pages."""
         chunks, located = self._chunk_reads(wanted)
-        down = self._run(tier, chunks, located)
+        down = yield from self._run(tier, chunks, located)
         left = [page for page in wanted if self.reasons[page]]
         if down is None:
-            self._run(tier, self._page_reads(left), [[page] for page in left])
+            yield from self._run(tier, self._page_reads(left), [[page] for page in left])
             return
         self._miss(left, reason_of(down))
 
@@ -138,14 +148,13 @@ class Reading:
             positions.append(spot.position)
         return left
 
-    def _run(self, tier: Tier, reads: Sequence[BlobRead], located: Iterable[Sequence[int]]) -> Status | None:
+    def _run(
+        self, tier: Tier, reads: Sequence[BlobRead], located: Iterable[Sequence[int]]
+    ) -> Steps[GetItem, Status, Status | None]:
         """Read blobs and settle their pages; why the tier should not be asked again now, if so."""
         if not reads:
             return None
-        # A deadline of the tier's own: one that a slow tier used up is cancelled, and the next tier
-        # must still be able to land in the same pages.
-        deadline = Deadline(self.deadline.remaining())
-        statuses = tier.backend.get([read.item() for read in reads], deadline)
+        statuses = yield [read.item() for read in reads]
         good: list[str] = []
         bad: list[str] = []
         old: list[str] = []
@@ -171,6 +180,27 @@ class Reading:
         for page, outcome in zip(pages, outcomes, strict=True):
             if outcome is not MissReason.ABSENT:
                 self.reasons[page] = outcome
+
+
+def read_all(readings: Sequence[Reading], tiers: Sequence[Tier], deadline: Deadline) -> None:
+    """Ask the tiers in order, each for the pages that those above it could not give."""
+    for tier in tiers:
+        left = [reading for reading in readings if any(reading.reasons)]
+        late = bool(left) and deadline.over
+        if late:
+            for reading in left:
+                reading.give_up(MissReason.TIMEOUT)
+        if late or not left:
+            return
+        together([reading.ask(tier) for reading in left], partial(_get, tier, deadline))
+
+
+def _get(tier: Tier, deadline: Deadline, items: Sequence[GetItem]) -> list[Status]:
+    if tier.arena is not None:
+        return tier.backend.get(items)
+    # A deadline of the tier's own: one that a slow tier used up is cancelled, and the next tier
+    # must still be able to land in the same pages.
+    return tier.backend.get(items, Deadline(deadline.remaining()))
 
 
 def _unusable(read: BlobRead) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sgkv.backends import failpoints
-from sgkv.backends.base import Bound
+from sgkv.backends.base import Bound, PutItem, Status
 from sgkv.backends.cpu import CpuBackend, Lease
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import BlobIdentity, Page
@@ -18,6 +18,7 @@ from sgkv.identity import Namespace
 from sgkv.keys import chunk_keys, page_keys
 from sgkv.reasons import MissReason
 from sgkv.store.base import PageSession
+from sgkv.store.jointly import read_each, search_each, write_each
 from sgkv.store.lending import Lent, Rooms, lend
 from sgkv.store.lookup import Found, Search
 from sgkv.store.memo import ChunkMemo
@@ -25,8 +26,9 @@ from sgkv.store.promotion import Promoter
 from sgkv.store.reading import Reading
 from sgkv.store.span import Span
 from sgkv.store.tier import Tier
+from sgkv.store.together import Steps
 from sgkv.store.write_behind import WriteBehind
-from sgkv.store.writing import Writing
+from sgkv.store.writing import DirectWrite, Writing
 
 logger = logging.getLogger("sgkv")
 
@@ -87,18 +89,25 @@ class Session(PageSession):
         """Pages whose chunk is remembered for the reads that follow a lookup."""
         return self._memo.pages
 
+    @property
+    def counters(self) -> Counters:
+        return self._shared.counters
+
+    @property
+    def arena(self) -> Tier | None:
+        """The cpu tier."""
+        return self._shared.arena
+
     def lookup(self, span: Span, deadline: Deadline) -> Found:
         """How many leading pages of the span can be read now. No effect on the eviction order.
 
         Tiers answer within `deadline`, and none is asked once that is over or it has not answered.
         """
-        return self._search(span, deadline).over(self._cleared_tiers())
+        return search_each([self], span, deadline)[0].found
 
     def contains(self, span: Span, deadline: Deadline) -> list[bool]:
         """For each page of the span, on its own, whether it can be read now."""
-        search = self._search(span, deadline)
-        search.over(self._cleared_tiers())
-        return search.available
+        return search_each([self], span, deadline)[0].available
 
     def get(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[MissReason | None]:
         """Fill `pages`; None for each page that is filled and verified, else why it is not.
@@ -109,31 +118,48 @@ class Session(PageSession):
 
     def read(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> Reading:
         """`get`, and which tiers served it."""
-        reading = self._reading(span, pages, deadline)
-        reading.over(self._cleared_tiers())
-        self._account(reading)
-        return reading
+        return read_each([self], span, [pages], deadline)[0]
 
     def set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
-        """Store `pages`; True for each that is stored, or was already.
+        """Store `pages`; True for each that is stored, or was already."""
+        return write_each([self], span, [pages], deadline)[0]
 
-        With an arena tier the bytes are copied there and written to the lower tiers afterwards; a
-        page whose chunk is not complete is held for a moment, for the rest to arrive.
-        """
-        shared = self._shared
-        if self._uncleared:
-            self._clear(0.0)
-        expires_at = self._expiry()
-        arena = shared.arena
-        if arena is None:
-            return self._writing.direct(self._cleared_tiers(), span, pages, expires_at, deadline)
-        return self._writing.through_arena(arena, shared.write_behind, span, pages, expires_at, deadline)
+    def search(self, span: Span) -> Search:
+        """A lookup that has not begun."""
+        return Search(
+            span,
+            self._identity.namespace,
+            self._arena_namespace,
+            self.pages_per_chunk,
+            self._memo,
+            [False] * len(span.hashes),
+        )
+
+    def reading(self, span: Span, pages: Sequence[Page]) -> Reading:
+        """A read that has not begun."""
+        return Reading(span, pages, self._identity, self._arena_namespace, self.pages_per_chunk, self._memo)
+
+    def through_arena(
+        self, arena: Tier, span: Span, pages: Sequence[Page]
+    ) -> Steps[PutItem, Status, list[bool]]:
+        """A write into the cpu tier that has not begun."""
+        behind = self._shared.write_behind
+        return self._writing.through_arena(arena, behind, span, pages, self._expiry())
+
+    def direct(self, span: Span, pages: Sequence[Page]) -> DirectWrite:
+        """A write past the cpu tier that has not begun."""
+        return self._writing.direct(span, pages, self._expiry())
+
+    def promote(self, reading: Reading) -> None:
+        """Have what was read from below the cpu tier copied into it."""
+        promoter = self._shared.promoter
+        if promoter is not None and reading.promotable:
+            promoter.submit([(t, read) for t, read in reading.promotable if t.promote], self._arena_namespace)
 
     def reserve(self, span: Span) -> Rooms:
         """Room in the cpu tier for pages that another process writes. Raises ValueError without that tier."""
         shared, (tier, arena) = self._shared, self._require_arena()
-        if self._uncleared:
-            self._clear(0.0)
+        self.retry_clearing()
         expires_at = self._expiry()
         rooms = self._writing.reserve(arena, span, expires_at)
         return Rooms(self._writing, tier, shared.write_behind, span, expires_at, rooms)
@@ -144,13 +170,13 @@ class Session(PageSession):
         Raises ValueError without that tier.
         """
         tier, arena = self._require_arena()
-        tiers = self._cleared_tiers()
-        reading = self._reading(span, [[] for _ in span.hashes], deadline)
+        tiers = self.cleared_tiers
+        reading = self.reading(span, [[] for _ in span.hashes])
         if tier not in tiers:  # not cleared yet: nothing may be read from it
             lent = Lent([None] * len(span.hashes), [MissReason.ABSENT] * len(span.hashes), {})
         else:
-            lent = lend(reading, tier, arena, [lower for lower in tiers if lower.arena is None])
-        self._count(lent.served_by, lent.reasons)
+            lent = lend(reading, tier, arena, [lower for lower in tiers if lower.arena is None], deadline)
+        self.counters.read(lent.served_by, self.layout.page_bytes, lent.reasons)
         return lent
 
     def near(self, span: Span) -> list[bool]:
@@ -199,6 +225,11 @@ class Session(PageSession):
         if self._uncleared:
             logger.warning("sgkv: %s cannot be cleared now and is left alone", ", ".join(self._uncleared))
 
+    def retry_clearing(self) -> None:
+        """Clear what could not be cleared before, where that takes no time."""
+        if self._uncleared:
+            self._clear(0.0)
+
     def _clear(self, timeout: float) -> None:
         """Clear the tiers that are not; what a later `clear` asks for is its own to note as done."""
         asked = self._uncleared
@@ -222,27 +253,13 @@ class Session(PageSession):
 
     def _arena(self) -> Tier | None:
         """The cpu tier, unless it waits to be cleared."""
-        return next((tier for tier in self._cleared_tiers() if tier.arena is not None), None)
+        return next((tier for tier in self.cleared_tiers if tier.arena is not None), None)
 
-    def _cleared_tiers(self) -> Sequence[Tier]:
+    @property
+    def cleared_tiers(self) -> Sequence[Tier]:
+        """Those that may be read from."""
         tiers = self._shared.tiers
         return [tier for tier in tiers if tier.name not in self._uncleared] if self._uncleared else tiers
-
-    def _search(self, span: Span, deadline: Deadline) -> Search:
-        return Search(
-            span,
-            self._identity.namespace,
-            self._arena_namespace,
-            self.pages_per_chunk,
-            self._memo,
-            [False] * len(span.hashes),
-            deadline,
-        )
-
-    def _reading(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> Reading:
-        return Reading(
-            span, pages, self._identity, self._arena_namespace, self.pages_per_chunk, self._memo, deadline
-        )
 
     def _require_arena(self) -> tuple[Tier, CpuBackend]:
         tier = self._shared.arena
@@ -253,18 +270,6 @@ class Session(PageSession):
     def _expiry(self) -> int:
         shared = self._shared
         return int(shared.clock() + shared.ttl) if shared.ttl else 0
-
-    def _count(self, served_by: Mapping[str, int], reasons: Sequence[MissReason | None]) -> None:
-        counters = self._shared.counters
-        for tier, pages in served_by.items():
-            counters.hits(tier, pages, self.layout.page_bytes)
-        counters.misses(reasons)
-
-    def _account(self, reading: Reading) -> None:
-        self._count(reading.served_by, reading.reasons)
-        promoter = self._shared.promoter
-        if promoter is not None and reading.promotable:
-            promoter.submit([(t, read) for t, read in reading.promotable if t.promote], self._arena_namespace)
 
     def _pin_chunks(self, tier: Tier, span: Span, pinned: bool, done: list[bool]) -> None:
         chunks = list(span.chunks(self.pages_per_chunk))

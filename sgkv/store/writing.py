@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sgkv.backends.base import PutItem, Status
 from sgkv.backends.cpu import CpuBackend, Lease, Reservation
@@ -13,7 +14,29 @@ from sgkv.counters import Counters
 from sgkv.keys import chunk_keys, page_keys
 from sgkv.store.span import ChunkSlice, Span
 from sgkv.store.tier import Tier
+from sgkv.store.together import Steps, together
 from sgkv.store.write_behind import Work, WriteBehind
+
+
+@dataclass(frozen=True, slots=True)
+class DirectWrite:
+    """One write that passes by the cpu tier."""
+
+    items: Sequence[PutItem]
+    covered: Sequence[range]
+    """Pages of each item."""
+    chain: Sequence[str]
+    """Keys of all chunks of the sequence."""
+    counters: Counters
+    stored: list[bool]
+
+    def into(self, tier: Tier) -> Steps[PutItem, Status, None]:
+        statuses = yield self.items
+        self.counters.writes(tier.name, statuses, [item.size for item in self.items])
+        tier.backend.touch(self.chain[::-1])
+        for status, covers in zip(statuses, self.covered, strict=True):
+            if status.ok:
+                self.stored[covers.start : covers.stop] = [True] * len(covers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +49,11 @@ class Writing:
     counters: Counters
 
     def through_arena(
-        self,
-        arena: Tier,
-        behind: WriteBehind | None,
-        span: Span,
-        pages: Sequence[Page],
-        expires_at: int,
-        deadline: Deadline,
-    ) -> list[bool]:
+        self, arena: Tier, behind: WriteBehind | None, span: Span, pages: Sequence[Page], expires_at: int
+    ) -> Steps[PutItem, Status, list[bool]]:
         """Copy into the arena and leave the lower tiers to write-behind."""
         keys = page_keys(self.arena_namespace, span.hashes)
-        items = [PutItem(key, page, None, expires_at) for key, page in zip(keys, pages, strict=True)]
-        statuses = arena.backend.put(items, deadline)
+        statuses = yield [PutItem(key, page, None, expires_at) for key, page in zip(keys, pages, strict=True)]
         return self.settle(arena, behind, span, statuses, expires_at)
 
     def reserve(self, arena: CpuBackend, span: Span, expires_at: int) -> list[Reservation | Status]:
@@ -54,20 +70,11 @@ class Writing:
             self._schedule(arena.arena, behind, span, expires_at)
         return [status.ok for status in statuses]
 
-    def direct(
-        self, tiers: Sequence[Tier], span: Span, pages: Sequence[Page], expires_at: int, deadline: Deadline
-    ) -> list[bool]:
-        """Write chunk blobs straight from the engine's pages; a page counts where any tier has it."""
+    def direct(self, span: Span, pages: Sequence[Page], expires_at: int) -> DirectWrite:
+        """Chunk blobs straight from the engine's pages; a page counts where any tier has it."""
         items, covered = self._direct_items(span, pages, expires_at)
-        done = [False] * len(pages)
-        for tier in tiers:
-            statuses = tier.backend.put(items, deadline)
-            self.counters.writes(tier.name, statuses, [item.size for item in items])
-            tier.backend.touch(chunk_keys(self.identity.namespace, self._chain(span))[::-1])
-            for status, covers in zip(statuses, covered, strict=True):
-                if status.ok:
-                    done[covers.start : covers.stop] = [True] * len(covers)
-        return done
+        chain = chunk_keys(self.identity.namespace, self._chain(span))
+        return DirectWrite(items, covered, chain, self.counters, [False] * len(pages))
 
     def _direct_items(
         self, span: Span, pages: Sequence[Page], expires_at: int
@@ -131,6 +138,23 @@ class Writing:
 
     def _chain(self, span: Span) -> list[str]:
         return span.chunk_chain(self.pages_per_chunk) if self._aligned(span) else []
+
+
+def write_all(writes: Sequence[DirectWrite], tiers: Sequence[Tier], deadline: Deadline) -> None:
+    """Write to every tier."""
+    for tier in tiers:
+        together([write.into(tier) for write in writes], partial(_put, tier, deadline))
+
+
+def write_through(
+    writes: Sequence[Steps[PutItem, Status, list[bool]]], arena: Tier, deadline: Deadline
+) -> list[list[bool]]:
+    """Carry out writes through the arena; which pages of each are stored."""
+    return together(writes, partial(_put, arena, deadline))
+
+
+def _put(tier: Tier, deadline: Deadline, items: Sequence[PutItem]) -> list[Status]:
+    return tier.backend.put(items, deadline)
 
 
 def _release(leases: Sequence[Lease | None]) -> None:
