@@ -61,8 +61,8 @@ class SessionKeys:
     However many threads find none, one request is made for all of them. From the moment a session is
     due for renewal its keys are still handed out while a thread in the background gets the next.
     After a failure nothing is asked for a moment, longer each time, and callers learn of it at once.
-    A session that is refused is replaced; but once a request was refused with the new one just the same,
-    refusals are taken for an answer, and the session is kept, for a moment that grows alike.
+    A session that is refused is replaced; but once the new one is refused just the same, refusals are
+    taken for an answer, and the session is kept, for a moment that grows alike.
     """
 
     session = True
@@ -85,6 +85,8 @@ class SessionKeys:
         self._failure: str | None = None
         self._failures = Backoff(clock)
         self._refusals = Backoff(clock)
+        self._on_trial = False
+        """Whether the next session, or the one that is held, replaces a refused one and is unproven."""
         self._pool = WorkerPool(1, "sgkv-s3-session", backlog=1)
         self._count = count
 
@@ -105,16 +107,19 @@ class SessionKeys:
 
     def reject(self, keys: ReadOnlyCredentials) -> bool:
         with self._lock:
-            known = self._held is not None and self._held.keys is keys
-            if known and self._refusals.pausing:
+            if self._held is None or self._held.keys is not keys:
+                return True  # there is another one already, or it is on its way
+            if self._on_trial or self._refusals.pausing:
+                self._on_trial = False
+                self._refusals.failed()
                 return False
-            if known:
-                self._held = None
-        if known:
-            self._count("sessions_rejected")
+            self._held, self._on_trial = None, True
+        self._count("sessions_rejected")
         return True
 
     def retried(self, *, refused: bool) -> None:
+        with self._lock:
+            self._on_trial = False
         if refused:
             self._refusals.failed()
         else:

@@ -38,10 +38,24 @@ class Fetcher:
     """Unix seconds, for expiry."""
 
     def fetch(self, blob: BlobInfo) -> Fetched:
-        """The blob, read in one call and verified; LEFT where the run was stopped first.
+        """The blob, read and verified; LEFT where the run was stopped first.
 
-        A blob is called bad only after a second read agreed: the first may have suffered on its way.
+        A blob is called bad only after a second read agreed, for the first may have suffered on its way,
+        and only when it is still of the size that it was listed with: another may have taken its place.
         """
+        fetched = self._fetch(blob)
+        if fetched.outcome not in BAD:
+            return fetched
+        try:
+            now = next((one for one in self.source.scan(blob.key) if one.key == blob.key), None)
+        except OSError as error:
+            return Fetched(Outcome.FAILED, why=f"found {fetched.outcome}, and cannot be looked up: {error}")
+        if now is None:
+            return Fetched(Outcome.GONE)
+        return fetched if now.size == blob.size else self._fetch(now)
+
+    def _fetch(self, blob: BlobInfo) -> Fetched:
+        """In one call, as large as `blob` says it is."""
         name = parse_key(blob.key)
         if name is None or not blob.size:
             return Fetched(Outcome.FOREIGN, why="no chunk")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sgkv.backends.base import Status
+from sgkv.backends.base import BlobInfo, Status
 from sgkv.backends.disk import DiskBackend
 from sgkv.backends.faulty import Fault, FaultRule, Faulty
+from sgkv.backends.wrapper import Wrapper
 from sgkv.prewarm.journal import Journal
 from sgkv.prewarm.outcomes import BAD, Ended, Outcome, Report
 from sgkv.prewarm.pace import Control
@@ -88,6 +90,41 @@ def test_no_blob_is_deleted_on_the_word_of_one_read(far, state):
     control = Control()
     control.wait = lambda seconds: control.stop(Ended.INTERRUPTED) if seconds else True
     assert counts(verified(Faulty(far, [flips]), state, Run(control), delete=BAD)) == {"left": 1}
+    assert len(contents(far)) == 1
+
+
+class Replaced(Wrapper):
+    """A tier whose blobs were of other sizes when it was listed."""
+
+    def __init__(self, inner: DiskBackend, bytes_more: int) -> None:
+        super().__init__(inner)
+        self.bytes_more = bytes_more
+
+    def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
+        for blob in self.inner.scan(prefix):
+            yield blob if prefix == blob.key else blob._replace(size=blob.size + self.bytes_more)
+
+
+@pytest.mark.parametrize("bytes_more", [-100, 100])
+def test_what_took_the_place_of_a_listed_blob_is_judged_by_its_own_size(far, state, bytes_more):
+    fill(far, 2)
+    report = verified(Replaced(far, bytes_more), state, Run(Control(attempts=2)), delete=BAD)
+    assert counts(report) == {"good": 2}
+    assert len(contents(far)) == 2
+
+
+def test_what_cannot_be_looked_up_again_is_not_deleted(far, state, tmp_path):
+    class Mute(Wrapper):
+        def scan(self, prefix: str = "") -> Iterator[BlobInfo]:
+            if prefix:
+                raise ConnectionError("no listing")
+            return self.inner.scan(prefix)
+
+    fill(far, 1)
+    flip(path_of(tmp_path / "far", key_of(0)), 5000)
+    report = verified(Mute(far), state, delete=BAD)
+    assert counts(report) == {"failed": 1}
+    assert "no listing" in report.problems[0].why
     assert len(contents(far)) == 1
 
 

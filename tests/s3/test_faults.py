@@ -176,6 +176,28 @@ def test_a_clock_that_is_an_hour_off_is_an_error_that_says_so(
     assert "RequestTimeTooSkewed" in caplog.text
 
 
+@pytest.mark.parametrize("plane", ["thin", "boto3"])
+def test_a_bucket_of_another_region_is_named(
+    double: S3Double, open_s3: Open, prefix: str, plane: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = (("x-amz-bucket-region", "eu-north-1"),)
+    double.mischief.choose = only("HEAD", Trouble(status=400, code="Wrong", headers=where))
+    backend = open_s3(double.options(prefix=prefix, plane=plane, **QUICK))
+    assert backend.probe([KEY]) == ([False], Status.ERROR)
+    assert "the bucket is in eu-north-1, set `region` to that" in caplog.text
+
+
+def test_a_refusal_where_the_region_is_right_says_nothing_of_it(
+    double: S3Double, open_s3: Open, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = (("x-amz-bucket-region", "us-east-1"),)
+    double.mischief.choose = only("HEAD", Trouble(status=403, headers=where))
+    backend = open_s3(double.options(prefix=prefix, **QUICK))
+    assert backend.probe([KEY]) == ([False], Status.ERROR)
+    assert "403" in caplog.text
+    assert "us-east-1" not in caplog.text
+
+
 def test_a_wrong_secret_is_an_error(weed: SeaweedServer, open_s3: Open, prefix: str) -> None:
     backend = open_s3(weed.options(prefix=prefix, secret_key="wrong", **QUICK))
     assert put(backend, KEY, DATA) is Status.ERROR

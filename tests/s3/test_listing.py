@@ -61,6 +61,22 @@ def test_a_removal_that_was_refused_says_why(
     assert [info.key for info in backend.scan()] == [KEY]
 
 
+@pytest.mark.parametrize("answer", [Trouble(body=b""), Trouble(status=200)], ids=["empty", "an error within"])
+def test_a_removal_of_which_nothing_is_said_is_none(
+    double: S3Double, open_s3: Open, prefix: str, answer: Trouble
+) -> None:
+    options = double.options(DIRECTORY_BUCKET, prefix=prefix)
+    keeper = open_s3(options)
+    assert put(keeper, KEY, b"old") is Status.OK
+    double.express.skew = 2.0  # its Date counts whole seconds only
+    double.mischief.choose = lambda method, path: answer if method == "POST" else None
+    assert keeper.delete_prefix(f"{NAMESPACE}/") is False
+    assert keeper.contains([KEY]) == [True]
+    sweeper = open_s3(options, ttl=1e-6)
+    assert sweeper.wait_listed(10)
+    assert "swept" not in sweeper.stats().counters
+
+
 def test_a_sweep_goes_by_the_clock_that_the_times_are_of(
     double: S3Double, open_s3: Open, prefix: str
 ) -> None:

@@ -12,13 +12,16 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import ConnectionClosedError
 
 from sgkv.backends.base import Status
+from sgkv.backends.breaker import BreakerPolicy
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.guard import Guarded
 from sgkv.backends.remote.endings import Abandoned
 from sgkv.backends.s3 import S3Backend
 from sgkv.backends.s3.replies import Locked
 from sgkv.backends.s3.sessions import Grant, SessionKeys
 from sgkv.testing.s3 import DIRECTORY_BUCKET
 from sgkv.testing.s3.double import S3Double
+from sgkv.testing.s3.mischief import Trouble
 from tests.backends.blobs import blob, get, key_of, put
 from tests.backends.disks import Clock
 from tests.s3.conftest import Open
@@ -63,6 +66,26 @@ def test_a_revoked_session_fails_no_operation(
     double.express.revoke()
     assert put(backend, key_of(2), DATA) is Status.OK
     assert double.express.counts["InvalidToken"] >= 2
+
+
+@pytest.mark.parametrize(("plane", "at_a_time"), [("thin", 1), ("boto3", 8)])
+def test_what_is_refused_for_good_opens_few_sessions_and_the_breaker(
+    double: S3Double, open_s3: Open, prefix: str, plane: str, at_a_time: int
+) -> None:
+    """A policy that forbids reading, say, which no session changes. boto3 opens one a thread each time."""
+    backend = open_directory(double, open_s3, prefix, plane=plane)
+    double.mischief.choose = lambda method, path: (
+        Trouble(status=403, code="AccessDenied") if method == "HEAD" else None
+    )
+    began = time.monotonic()
+    found = at_once(8, lambda at: [backend.probe([key_of(8 * at + n)])[1] for n in range(8)])
+    pauses = time.monotonic() - began
+    assert found == [[Status.ERROR] * 8] * 8
+    assert double.express.counts["CreateSession"] <= at_a_time * (2 + pauses / 0.2)
+    guarded = Guarded(
+        backend, contains_deadline=5.0, breaker=BreakerPolicy(consecutive_failures=3, cooldown_s=60.0)
+    )
+    assert [guarded.probe([key_of(1)])[1] for _ in range(4)] == [Status.ERROR] * 3 + [Status.BREAKER_OPEN]
 
 
 @pytest.mark.slow
@@ -184,3 +207,30 @@ def test_a_rejected_session_is_replaced_once_for_all(service: Service, keys: Ses
     assert keys.reject(first)
     assert keys.current(None) is second
     assert service.granted == 2
+
+
+def test_refused_with_a_new_session_too_it_is_kept_for_a_while(
+    service: Service, clock: Clock, keys: SessionKeys
+) -> None:
+    assert keys.reject(keys.current(None))
+    second = keys.current(None)
+    keys.retried(refused=True)
+    assert not keys.reject(second)
+    assert keys.current(None) is second
+    clock.now += 1
+    assert keys.reject(second)
+    keys.current(None)
+    keys.retried(refused=True)
+    clock.now += 0.3  # longer than the first time
+    assert not keys.reject(keys.current(None))
+    assert service.granted == 3
+
+
+def test_once_a_new_session_helped_the_next_refusal_is_worth_another(
+    service: Service, keys: SessionKeys
+) -> None:
+    for _ in range(5):
+        assert keys.reject(keys.current(None))
+        keys.current(None)
+        keys.retried(refused=False)
+    assert service.granted == 6

@@ -1,22 +1,25 @@
-"""A server that does not keep to HTTP: what it says out of turn is never an answer."""
+"""A server that does not keep to HTTP, or to a pace: what it says out of turn is never an answer."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from sgkv.backends.base import GetItem, Part, Status
 from sgkv.backends.s3 import S3Backend
 from sgkv.testing.s3.double import S3Double, options_for
-from tests.backends.blobs import blob, key_of, put
+from tests.backends.blobs import blob, get, key_of, put
 from tests.s3.conftest import Open
 
 _SECONDS = 10.0
 _ABSENT = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 _TAKEN = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+_DRIP = b"..."
+"""In an answer: from here on a byte now and then, for as long as anybody listens."""
 _ALONE = {"attempts": 1, "list_seconds": None, "absent_seconds": 0.0, "present_seconds": 0.0}
 
 
@@ -59,12 +62,20 @@ class Script:
                 received += piece
                 if b"\r\n\r\n" in received:
                     method = received.partition(b" ")[0]
-                    connection.sendall(self._answers[method])
+                    self._say(connection, self._answers[method])
                     if method == b"PUT":
                         return
                     received = b""
         except OSError:
             return
+
+    @staticmethod
+    def _say(connection: socket.socket, answer: bytes) -> None:
+        whole, drips, _ = answer.partition(_DRIP)
+        connection.sendall(whole)
+        while drips:  # until the other side has had enough
+            connection.sendall(b"x")
+            time.sleep(0.02)
 
 
 @pytest.fixture
@@ -77,7 +88,7 @@ def script() -> Iterator[list[Script]]:
 
 def backend_of(script: list[Script], open_s3: Open, **answers: bytes) -> S3Backend:
     script.append(Script({method.encode(): answer for method, answer in answers.items()}))
-    return open_s3(options_for(script[0].endpoint, **_ALONE))
+    return open_s3(options_for(script[0].endpoint, **_ALONE, read_timeout=0.5))
 
 
 def test_a_connection_that_said_too_much_is_not_used_again(script: list[Script], open_s3: Open) -> None:
@@ -91,6 +102,40 @@ def test_a_connection_that_said_too_much_is_not_used_again(script: list[Script],
 def test_a_write_that_was_not_taken_whole_is_no_success(script: list[Script], open_s3: Open) -> None:
     backend = backend_of(script, open_s3, HEAD=_ABSENT, PUT=_TAKEN)
     assert put(backend, key_of(1), bytes(32 << 20)) is Status.ERROR  # more than sockets hold on the way
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda backend: backend.contains([key_of(1)]),
+        lambda backend: get(backend, key_of(1), 5) is not Status.TIMEOUT,
+        lambda backend: put(backend, key_of(1), b"bytes") is Status.OK,
+        lambda backend: backend.delete([key_of(1)]),
+    ],
+    ids=["head", "get", "put", "delete"],
+)
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 200 ...", b"HTTP/1.1 500 -\r\nContent-Length: 9999\r\n\r\n..."]
+)
+def test_a_server_that_drips_holds_no_thread_for_long(
+    script: list[Script], open_s3: Open, ask: Callable[[S3Backend], object], answer: bytes
+) -> None:
+    """Never silent for as long as a read may be, and never done; the caller sets no deadline."""
+    backend = backend_of(script, open_s3, **dict.fromkeys(("HEAD", "GET", "PUT", "DELETE"), answer))
+    began = time.monotonic()
+    assert ask(backend) in (False, [False])
+    assert time.monotonic() - began < _SECONDS / 2
+
+
+def test_a_write_is_done_when_the_server_says_so_however_long_it_goes_on(
+    script: list[Script], open_s3: Open
+) -> None:
+    taken = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n..."
+    backend = backend_of(script, open_s3, HEAD=_ABSENT, PUT=taken, DELETE=taken)
+    assert put(backend, key_of(1), b"bytes") is Status.OK
+    backend.delete([key_of(1)])
+    assert not [name for name in backend.stats().counters if name.startswith("errors")]
+    assert script[0].connections == 2  # the first still dripped when the second was needed
 
 
 @pytest.mark.parametrize("plane", ["thin", "boto3"])

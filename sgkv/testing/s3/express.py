@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -152,10 +152,12 @@ class Express:
             self.counts[what] += 1
 
 
-def refuse(refusal: Refusal, start_response: Callable[..., Any]) -> Iterable[bytes]:
+def refuse(
+    refusal: Refusal, start_response: Callable[..., Any], headers: Sequence[tuple[str, str]] = ()
+) -> Iterable[bytes]:
     """Answer as S3 words an error."""
     body = f'<?xml version="1.0" encoding="UTF-8"?><Error><Code>{refusal.code}</Code></Error>'
-    return _answer(start_response, refusal.status, body.encode())
+    return _answer(start_response, refusal.status, body.encode(), headers)
 
 
 def _obey(environ: dict[str, Any], query: dict[str, str], *, listing: bool) -> None:
@@ -166,8 +168,11 @@ def _obey(environ: dict[str, Any], query: dict[str, str], *, listing: bool) -> N
         raise Refusal(400, "InvalidRequest")
 
 
-def _answer(start_response: Callable[..., Any], status: int, body: bytes) -> Iterable[bytes]:
-    start_response(f"{status} -", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+def _answer(
+    start_response: Callable[..., Any], status: int, body: bytes, headers: Sequence[tuple[str, str]] = ()
+) -> Iterable[bytes]:
+    usual = [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))]
+    start_response(f"{status} -", [*usual, *headers])
     return [body]
 
 

@@ -17,6 +17,8 @@ class Trouble:
     status: int | None = None
     """Answer with this instead of asking the server behind."""
     code: str = "InternalError"
+    headers: tuple[tuple[str, str], ...] = ()
+    """Of that answer, beside the usual ones."""
     until: threading.Event | None = None
     """Answer only when this is set, or after ten seconds."""
     half: bool = False
@@ -51,7 +53,7 @@ class Mischief:
             trouble.until.wait(10)
         if trouble.status is not None:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-            return refuse(Refusal(trouble.status, trouble.code), start_response)
+            return refuse(Refusal(trouble.status, trouble.code), start_response, trouble.headers)
         return self._spoiled(environ, start_response, trouble)
 
     def _spoiled(
