@@ -43,13 +43,10 @@ def flags(path: Path | None, mode: Mode) -> list[str]:
 def linker_flags(path: Path | None) -> list[str]:
     """The same for the external cache linker, in place of HiCache."""
     from sgkv.config import load
-    from sgkv.sglang.launch import linker_config
+    from sgkv.sglang.launch import linker_arguments
 
     load(file=path, environ={})
-    config = linker_config({"config": str(path.absolute())} if path else {})
-    backend = ["--unified-cache-external-linker-backend", "dynamic"]
-    named = ["--unified-cache-external-linker-config", json.dumps(config)]
-    return ["--enable-unified-cache-external-linker", *backend, *named, *PAGE_SIZE]
+    return [*linker_arguments({"config": str(path.absolute())} if path else {}), *PAGE_SIZE]
 
 
 def print_flags(path: Path | None, mode: Mode, *, linker: bool = False) -> int:

@@ -27,9 +27,16 @@ LINKER: dict[str, str] = {"linker": "SgkvLinker", "linker_module_path": "sgkv.sg
 """Keys of ``--unified-cache-external-linker-config`` that name our class."""
 
 
-def linker_config(settings: dict[str, Any]) -> dict[str, Any]:
-    """The linker config of SGLang's for a store with `settings`."""
-    return {**LINKER, "linker_extra_config": settings}
+def linker_arguments(settings: dict[str, Any]) -> list[str]:
+    """SGLang's flags for our linker over a store with `settings`."""
+    config = {**LINKER, "linker_extra_config": settings}
+    return [
+        "--enable-unified-cache-external-linker",
+        "--unified-cache-external-linker-backend",
+        "dynamic",
+        "--unified-cache-external-linker-config",
+        json.dumps(config),
+    ]
 
 
 def expand(extra_config: str | None) -> tuple[dict[str, Any], list[str]]:

@@ -1,12 +1,10 @@
 """Servers whose device pools are linked to the store, with no host pools."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sgkv.sglang.launch import linker_config
+from sgkv.sglang.launch import linker_arguments
 from sgkv.testing.client import Generation
-from sgkv.testing.server import SglangServer
 from tests.e2e.rig import Folder, Settings, assert_same, full_tokens
 from tests.e2e.served import MakeServer, Served
 
@@ -20,25 +18,12 @@ class Linked(Served):
         assert_same(answer, cold)
 
 
-def arguments(config: Settings) -> list[str]:
-    named = json.dumps(linker_config(config))
-    return [
-        "--enable-unified-cache-external-linker", "--unified-cache-external-linker-backend", "dynamic",
-        "--unified-cache-external-linker-config", named,
-    ]  # fmt: skip
-
-
-def linked(make_server: MakeServer, kind: str, config: Settings, **options: object) -> SglangServer:
-    """A server that is not started yet."""
-    return make_server(kind, storage=None, extra_args=arguments(config), **options)
-
-
 @contextmanager
 def linking(
     make_server: MakeServer, kind: str, folder: Folder, config: Settings, **facts: object
 ) -> Iterator[Linked]:
     """Run a server over `folder`; `facts` are of `Linked`, but for `tp`."""
     options = {"tp": facts.pop("tp")} if "tp" in facts else {}
-    with linked(make_server, kind, config, **options) as running:
+    with make_server(kind, storage=None, extra_args=linker_arguments(config), **options) as running:
         yield Linked(running, folder, **facts)
         running.kill()  # sooner done than SIGTERM
