@@ -35,6 +35,7 @@ ADVICE: Mapping[MissReason, tuple[str, str]] = {
     ),
     MissReason.BREAKER_OPEN: ("their tier had failed several times", "see the log for the failures"),
     MissReason.TIER_ERROR: ("their tier could not read them", "see the log"),
+    MissReason.NODE_AWAY: ("the node's daemon did not answer", "sgkv node status; see the daemon's log"),
     MissReason.SIDE_POOL: (
         "the KV was there without the state of another pool of the model",
         "SGLang stores such state at few lengths; a larger store keeps more of it",
