@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: system_packages.sh PYTHON
 # Installs the Debian packages that are missing for SGLang on a CPU: it compiles a page-hash extension
-# (g++, ninja, OpenSSL and Python headers) and lives in a virtual environment; and what Mooncake's wheel links
-# to without bringing it. Says so where it may not.
+# (g++, ninja, OpenSSL and Python headers) and lives in a virtual environment; what Mooncake's wheel links to
+# without bringing it; and a server for the valkey tier. Says so where it may not.
 set -euo pipefail
 python=${1:?usage: system_packages.sh PYTHON}
 
@@ -23,6 +23,8 @@ loads() { "$python" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$1"; }
 need libibverbs1 loads libibverbs.so.1
 need libnuma1 loads libnuma.so.1
 need libcurl4 loads libcurl.so.4
+has_server() { command -v valkey-server || command -v redis-server; }
+if apt-cache show valkey-server >/dev/null 2>&1; then need valkey-server has_server; else need redis-server has_server; fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 if [ "$(id -u)" = 0 ]; then as_root=(); elif sudo -n true 2>/dev/null; then as_root=(sudo -n); else as_root=(false); fi

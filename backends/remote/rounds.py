@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
+log = logging.getLogger(__name__)
+
 
 class Rounds:
-    """One thread that does rounds of `work`, one at a time. `work` does not raise."""
+    """One thread that does rounds of `work`, one at a time, and goes on whatever becomes of one."""
 
     def __init__(self, work: Callable[[], None], *, pause: float | None, name: str) -> None:
         """`pause` seconds between two rounds, None is no round at all; `name` is the thread's."""
@@ -65,7 +68,13 @@ class Rounds:
                 if self._closing:
                     return
                 goal = max(self._asked, self._done + 1)
-            self._work()
+            self._round()
             with self._changed:
                 self._done, self._asked = goal, max(goal, self._asked)
                 self._changed.notify_all()
+
+    def _round(self) -> None:
+        try:
+            self._work()
+        except Exception:
+            log.exception("%s: a round failed", self._thread.name)
