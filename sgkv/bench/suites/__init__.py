@@ -20,6 +20,7 @@ SUITES = (
     "kernels",
     "s3",
     "mooncake",
+    "node",
     "vllm",
 )
 

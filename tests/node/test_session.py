@@ -1,0 +1,19 @@
+"""What holds for a store of one's own holds for an attached one: the same tests, over a socket.
+
+The fixtures of this folder stand in for those of `tests/store`. Left out are tests of a store without a cpu
+tier, which a daemon must have, and tests that reach into a store of this process.
+"""
+
+from tests.store.test_session import (  # noqa: F401 - collected here
+    test_a_longer_query_hits_its_stored_prefix_and_says_why_it_ends,
+    test_another_byte_order_is_converted,
+    test_another_identity_never_hits,
+    test_any_cut_of_writes_and_reads_gives_the_same_bytes,
+    test_clear_forgets_this_namespace_only,
+    test_clear_reaches_what_was_still_queued,
+    test_existing_pages_count_as_stored_and_keep_their_bytes,
+    test_restart_keeps_what_was_on_disk,
+    test_round_trip,
+    test_when_time_is_up_the_tiers_that_were_not_asked_are_not_to_blame,
+    test_without_positions_pages_are_stored_one_by_one_and_found_with_them,
+)
