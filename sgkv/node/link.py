@@ -72,6 +72,8 @@ class Link:
         until = time.monotonic() + min(_LONGEST, _or(deadline.remaining(), _LONGEST))
         if self._closing.is_set():
             return MissReason.CLOSED
+        if deadline.over:
+            return MissReason.TIMEOUT
         if self._away or not self._begin():
             return MissReason.NODE_AWAY if self._away else MissReason.TIMEOUT
         lane: Lane | None = None

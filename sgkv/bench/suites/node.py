@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sgkv.backends.deadline import Deadline
 from sgkv.bench.attached import Copies, SharedMemory, Stored, attach, open_session, wait_for
-from sgkv.bench.contest import Contest, Payload, fresh_keys
+from sgkv.bench.contest import Contest, Page, Payload, fresh_keys
 from sgkv.bench.effort import BenchError, Effort
 from sgkv.bench.memory import cut, resident
 from sgkv.bench.raw import Files
@@ -88,7 +88,7 @@ def _require_all(session: PageSession, chain: Sequence[str]) -> None:
 
 
 def _transfers(
-    socket: Path, name: str, pages: list[list[memoryview]], pool: SharedMemory | None, effort: Effort
+    socket: Path, name: str, pages: Sequence[Page], pool: SharedMemory | None, effort: Effort
 ) -> Iterator[Record]:
     contest = Contest(Payload(pages))
     with closing(attach(socket)) as store, closing(Copies(contest.payload)) as plain:
