@@ -63,7 +63,9 @@ class Requests:
         keys, early, asked = kv_keys(transfers), self._ahead.get(rid), self._asked.get(rid)
         failures = early.failures if early is not None else 0
         if early is not None and asked is not None and self._same(asked, keys):
-            answer = asked.answer if failures == asked.failures else asked.answer.without(early)
+            if failures == asked.failures:
+                return asked.answer.lengths
+            answer = asked.answer.without(early)
         else:
             answer = look_up(transfers, before, self._shelves, Deadline(self._exists_deadline))
             self._counters.lookup(answer.asked, answer.pages, answer.reason)
