@@ -43,10 +43,15 @@ _throttle = _Throttle()
 
 
 @contextmanager
-def contained(what: str, counters: Counters) -> Iterator[None]:
-    """Run the block; an exception is logged, counted as `internal_errors` and goes no further."""
+def contained(what: str, counters: Counters, *, lets: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Run the block; an exception is logged, counted as `internal_errors` and goes no further.
+
+    Those in `lets` do: refusals that the engine is to see, while it starts.
+    """
     try:
         yield
+    except lets:
+        raise
     except Exception as error:  # this is the boundary
         counters.add("internal_errors")
         held = _throttle.admit(f"{what}: {type(error).__name__}")

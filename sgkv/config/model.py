@@ -22,6 +22,11 @@ class ModelConfig(Section):
     `numerics_class`."""
     numerics_class: str | None = Field(None, min_length=1)
     """The reviewed class, e.g. ``llama-family bf16 unquantized``."""
+    head_group: int | None = Field(None, ge=1)
+    """KV heads in a cell of the fleet's grid; null is what a rank holds. A divisor of that on every server,
+    so that servers of other tensor-parallel sizes share KV."""
+    layer_group: int | None = Field(None, ge=1)
+    """Layers in a cell; null is what a pipeline stage holds."""
 
     @model_validator(mode="after")
     def _class_belongs_to_compatible(self) -> Self:

@@ -60,6 +60,19 @@ def read_facts() -> EngineFacts | None:
         return None
 
 
+def kv_heads(pool: str) -> int | None:
+    """How many kv heads the model has in a pool of this name; None where SGLang does not say."""
+    try:
+        from sglang.srt.runtime_context import process_model_config
+
+        model = process_model_config()
+        heads = {"kv": model.get_total_num_kv_heads, "swa": lambda: model.get_swa_num_kv_heads(1)}
+        return int(heads[pool]()) if pool in heads else None
+    except (ImportError, AttributeError, RuntimeError, OSError, ValueError, AssertionError) as error:
+        logger.warning("sgkv: SGLang does not say how many kv heads this model has: %s", error)
+        return None
+
+
 def _facts(model: Any, execution: Any, spec: Any, lora: Any) -> EngineFacts:
     draft = spec.speculative_draft_model_path
     cache = model.download_dir

@@ -20,11 +20,16 @@ T = TypeVar("T")
 
 
 def guarded(
-    what: str, fallback: Callable[..., T], *, reads: bool = False
+    what: str,
+    fallback: Callable[..., T],
+    *,
+    reads: bool = False,
+    lets: tuple[type[Exception], ...] = (),
 ) -> Callable[[Callable[Concatenate[SgkvHiCache, P], T]], Callable[Concatenate[SgkvHiCache, P], T]]:
     """A method of the engine's interface: an exception in it is counted and becomes `fallback(...)`.
 
-    `reads` says that its first argument are the pages (or the transfers) that are missed then.
+    `reads` says that its first argument are the pages (or the transfers) that are missed then; errors in
+    `lets` are raised.
     """
 
     def decorate(
@@ -32,7 +37,7 @@ def guarded(
     ) -> Callable[Concatenate[SgkvHiCache, P], T]:
         @wraps(method)
         def call(self: SgkvHiCache, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            with contained(what, self.store.counters):
+            with contained(what, self.store.counters, lets=lets):
                 return method(self, *args, **kwargs)
             if reads:
                 self.store.counters.misses([MissReason.INTERNAL] * _pages_asked(args[0] if args else ()))

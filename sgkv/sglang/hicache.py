@@ -24,7 +24,7 @@ from sglang.srt.mem_cache.hicache_storage import (
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import Page
 from sgkv.chunk.layout import Order
-from sgkv.config import load, resolve
+from sgkv.config import ConfigError, load, resolve
 from sgkv.metrics import process_metrics
 from sgkv.reasons import MissReason
 from sgkv.sglang import lifecycle
@@ -81,9 +81,13 @@ class SgkvHiCache(HiCacheStorage):
 
     # Registration: scheduler thread, before any traffic (dynamic sidecars: during it).
 
-    @guarded("registering the host pool", lambda *_a, **_k: None)
+    @guarded("registering the host pool", lambda *_a, **_k: None, lets=(ConfigError,))
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
-        """The anchor pool. What cannot be served is said once and then missed, never raised."""
+        """The anchor pool. What cannot be served is said once and then missed.
+
+        Raises ConfigError where the fleet's grid of cells does not fit this server: SGLang is still
+        attaching us, and takes that back.
+        """
         super().register_mem_pool_host(mem_pool_host)
         self.shelves.add(mem_pool_host, _KV)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sgkv.grid import Share
 from sgkv.model import ModelIdentity, identify, namespace
 from sgkv.sglang.launch import LAUNCH_ID
 from sgkv.weights import fingerprint, local_path
@@ -81,18 +83,66 @@ def pool_namespace(
     )  # fmt: skip
 
 
+def share(rank: HiCacheStorageConfig, pool: PlacedPool, kv_heads: Callable[[], int | None]) -> Share:
+    """Which layers and kv heads of the model this rank's pages hold; not for opaque pages.
+
+    `kv_heads` tells how many the model has: with more ranks than that, several hold the same one
+    (SGLang 0.5.23, `QKVParallelLinear`: neighbouring ranks).
+    """
+    first, last = getattr(pool.pool, "start_layer", 0), getattr(pool.pool, "end_layer", 0)
+    neighbours = last - first == pool.layout.layers  # not in a pool of some layers of a hybrid model
+    heads, replicas, doubt = _heads(rank, pool, kv_heads)
+    return Share(
+        layers=range(first, last) if neighbours else None,
+        layers_name=_stage(rank, pool),
+        heads=heads,
+        heads_name=_shard(rank, pool),
+        doubt=doubt,
+        last_stage=rank.pp_rank == rank.pp_size - 1,
+        writes=rank.tp_rank % replicas == 0,
+        slice=_slice(rank),
+    )
+
+
+def _heads(
+    rank: HiCacheStorageConfig, pool: PlacedPool, kv_heads: Callable[[], int | None]
+) -> tuple[range | None, int, str]:
+    """(which, on how many ranks, why that is not known)."""
+    own, ranks = pool.layout.heads, rank.tp_size
+    if replicated(rank, pool):
+        return None, 1, ""
+    if not pool.heads_sharded or rank.dcp_size > 1:
+        return None, 1, "it is not known which kv heads are whose where ranks share out tokens or have none"
+    total = own * ranks if own > 1 or ranks == 1 else kv_heads()
+    if not total or max(1, total // ranks) != own or (total % ranks and ranks % total):
+        return None, 1, f"SGLang does not say which of the model's kv heads the {own} of this rank are"
+    replicas = max(1, ranks // total)
+    first = rank.tp_rank // replicas * own
+    return range(first, first + own), replicas, ""
+
+
 def cell(rank: HiCacheStorageConfig, pool: PlacedPool) -> str:
     """Which part of the model this rank's pages hold.
 
     A pool without a head axis in a rank-replicated model (MLA) is the same on every rank. Recurrent
     state is sharded even there, and so is every pool with heads.
     """
+    return " ".join(filter(None, (_stage(rank, pool), _shard(rank, pool), _slice(rank))))
+
+
+def _stage(rank: HiCacheStorageConfig, pool: PlacedPool) -> str:
     first, last = getattr(pool.pool, "start_layer", 0), getattr(pool.pool, "end_layer", 0)
-    layers = f"layers {first}-{last} pp {rank.pp_rank}/{rank.pp_size}"
-    context = f" cp {rank.attn_cp_rank}/{rank.attn_cp_size}" if rank.attn_cp_size > 1 else ""
-    decode = f" dcp {rank.dcp_rank}/{rank.dcp_size}" if rank.dcp_size > 1 else ""
-    shard = "replicated" if replicated(rank, pool) else f"tp {rank.tp_rank}/{rank.tp_size}"
-    return f"{layers} {shard}{context}{decode}"
+    return f"layers {first}-{last} pp {rank.pp_rank}/{rank.pp_size}"
+
+
+def _shard(rank: HiCacheStorageConfig, pool: PlacedPool) -> str:
+    return "replicated" if replicated(rank, pool) else f"tp {rank.tp_rank}/{rank.tp_size}"
+
+
+def _slice(rank: HiCacheStorageConfig) -> str:
+    context = [f"cp {rank.attn_cp_rank}/{rank.attn_cp_size}"] if rank.attn_cp_size > 1 else []
+    decode = [f"dcp {rank.dcp_rank}/{rank.dcp_size}"] if rank.dcp_size > 1 else []
+    return " ".join([*context, *decode])
 
 
 def replicated(rank: HiCacheStorageConfig, pool: PlacedPool) -> bool:

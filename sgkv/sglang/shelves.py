@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from sgkv.chunk.layout import Order
+from sgkv.config import ConfigError
+from sgkv.grid import cells, gridded
 from sgkv.reasons import MissReason
-from sgkv.sglang.naming import PlacedPool, ServedModel, pool_namespace, replicated
+from sgkv.sglang.facts import kv_heads
+from sgkv.sglang.naming import PlacedPool, ServedModel, pool_namespace, replicated, share
 from sgkv.sglang.pool import HostPool, is_logical
+from sgkv.store.cells import Cell, open_cells
 
 if TYPE_CHECKING:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sgkv")
 
+_KV = "kv"
 
 P = TypeVar("P", bound=PlacedPool)
 
@@ -75,9 +83,40 @@ class Shelves(Generic[P]):
             shelf.session.clear()
 
     def _open(self, pool: P) -> Shelf[P]:
+        parts = self._cells(pool)
+        for part in parts:
+            logger.info("sgkv: pool %s has cell %s (%s)", pool.name, part.namespace.digest, part.namespace)
+        if parts:
+            self._say_unwritten(pool, parts)
+            return Shelf(pool, open_cells(self._store, parts, pool.layout, self.model.producer))
         name = pool_namespace(self._config, self.model, self._rank, pool, self._epoch)
         logger.info("sgkv: pool %s is namespace %s (%s)", pool.name, name.digest, name)
         return Shelf(pool, self._store.open(name, pool.layout, self.model.producer))
+
+    def _cells(self, pool: P) -> list[Cell]:
+        """What the fleet's grid makes of a pool; nothing where there is none, or none that fits it.
+
+        Raises ConfigError for one that does not fit the KV itself.
+        """
+        if not gridded(self._config) or pool.layout.order is Order.OPAQUE:
+            return []
+        held = share(self._rank, pool, partial(kv_heads, pool.name))
+        config, model, epoch = self._config, self.model, self._epoch
+        try:
+            return cells(config, model, epoch, pool=pool.name, layout=pool.layout, share=held)
+        except ConfigError as error:
+            if pool.name == _KV:
+                raise
+            logger.warning("sgkv: servers of other sizes do not share pool %s: %s", pool.name, error)
+            return []
+
+    def _say_unwritten(self, pool: P, parts: Sequence[Cell]) -> None:
+        if not self._store.shared and not all(part.writes for part in parts):
+            logger.warning(
+                "sgkv: the kv heads of this rank in pool %s are stored by another rank alone and no tier is "
+                "seen by both, so nothing is found: add a disk tier.",
+                pool.name,
+            )
 
     def say_unseen(self, pool: PlacedPool) -> None:
         """What the rule that one rank writes a replicated pool leaves without hits."""
@@ -100,7 +139,7 @@ class HostShelves(Shelves[HostPool]):
     def add(self, pool: Any, name: str) -> None:
         """Register a host pool. One that cannot describe its pages is said once and always misses."""
         if is_logical(pool):
-            self.logical_anchor = self.logical_anchor or name == "kv"
+            self.logical_anchor = self.logical_anchor or name == _KV
             return
         known = self._shelves.get(name)
         if known is not None and known.pool.pool is pool:  # SGLang registers its anchor under both interfaces

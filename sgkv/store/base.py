@@ -101,6 +101,37 @@ class PageStore(ABC):
     def open(self, namespace: Namespace, layout: PageLayout, producer: str = "") -> PageSession:
         """A session for one pool of one rank. `producer` names the engine in chunk headers."""
 
+    # For the same span in several sessions of this store. Here one after another; a store that reaches its
+    # tiers itself asks each of them once for all.
+
+    def lookup_each(self, sessions: Sequence[PageSession], span: Span, deadline: Deadline) -> list[Found]:
+        return [session.lookup(span, deadline) for session in sessions]
+
+    def contains_each(
+        self, sessions: Sequence[PageSession], span: Span, deadline: Deadline
+    ) -> list[list[bool]]:
+        return [session.contains(span, deadline) for session in sessions]
+
+    def get_each(
+        self,
+        sessions: Sequence[PageSession],
+        span: Span,
+        pages: Sequence[Sequence[Page]],
+        deadline: Deadline,
+    ) -> list[list[MissReason | None]]:
+        """`pages` are those of each session."""
+        return [session.get(span, own, deadline) for session, own in zip(sessions, pages, strict=True)]
+
+    def set_each(
+        self,
+        sessions: Sequence[PageSession],
+        span: Span,
+        pages: Sequence[Sequence[Page]],
+        deadline: Deadline,
+    ) -> list[list[bool]]:
+        """`pages` are those of each session."""
+        return [session.set(span, own, deadline) for session, own in zip(sessions, pages, strict=True)]
+
     @abstractmethod
     def register_memory(self, view: Buffer, descriptor: int | None = None) -> None:
         """Say that pages will lie in this memory, which stays mapped until `close`.

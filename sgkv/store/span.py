@@ -43,6 +43,17 @@ class Span:
         before = None if self.before is None else [*self.before, *self.hashes[:first]]
         return Span(self.hashes[first:stop], before)
 
+    def batches(self, most: int, pages_per_chunk: int) -> Iterator[range]:
+        """The pages of the span, at most `most` at a time, cut where chunks end as far as they can be."""
+        start, total = 0, len(self.hashes)
+        while start < total:
+            stop = min(start + most, total)
+            ragged = (self.start + stop) % pages_per_chunk
+            if stop < total and stop - ragged > start:
+                stop -= ragged
+            yield range(start, stop)
+            start = stop
+
     def chunks(self, pages_per_chunk: int) -> Iterator[ChunkSlice]:
         """The chunks whose last page lies in the span, in order."""
         offset = self.start % pages_per_chunk

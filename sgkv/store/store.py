@@ -9,12 +9,18 @@ from dataclasses import dataclass
 from weakref import WeakSet
 
 from sgkv.backends.base import Bound, Buffer
+from sgkv.backends.deadline import Deadline
+from sgkv.chunk.blob import Page
 from sgkv.chunk.layout import PageLayout
 from sgkv.counters import Counters
 from sgkv.identity import Namespace
-from sgkv.store.base import PageStore, StoreStats
+from sgkv.reasons import MissReason
+from sgkv.store.base import PageSession, PageStore, StoreStats
+from sgkv.store.jointly import read_each, search_each, write_each
+from sgkv.store.lookup import Found
 from sgkv.store.promotion import Promoter
 from sgkv.store.session import Machinery, Session
+from sgkv.store.span import Span
 from sgkv.store.tier import Tier
 from sgkv.store.write_behind import WriteBehind
 
@@ -98,6 +104,32 @@ class Store(PageStore):
             self._sessions.add(session)
         return session
 
+    def lookup_each(self, sessions: Sequence[PageSession], span: Span, deadline: Deadline) -> list[Found]:
+        return [search.found for search in search_each(_own(sessions), span, deadline)]
+
+    def contains_each(
+        self, sessions: Sequence[PageSession], span: Span, deadline: Deadline
+    ) -> list[list[bool]]:
+        return [search.available for search in search_each(_own(sessions), span, deadline)]
+
+    def get_each(
+        self,
+        sessions: Sequence[PageSession],
+        span: Span,
+        pages: Sequence[Sequence[Page]],
+        deadline: Deadline,
+    ) -> list[list[MissReason | None]]:
+        return [reading.reasons for reading in read_each(_own(sessions), span, pages, deadline)]
+
+    def set_each(
+        self,
+        sessions: Sequence[PageSession],
+        span: Span,
+        pages: Sequence[Sequence[Page]],
+        deadline: Deadline,
+    ) -> list[list[bool]]:
+        return write_each(_own(sessions), span, pages, deadline)
+
     @property
     def shared(self) -> bool:
         return any(tier.backend.capabilities.shared for tier in self.tiers)
@@ -150,3 +182,9 @@ class Store(PageStore):
             self._promoter.close(_PROMOTION_TIMEOUT)
         for tier in self.tiers:
             tier.backend.close()
+
+
+def _own(sessions: Sequence[PageSession]) -> list[Session]:
+    own = [session for session in sessions if isinstance(session, Session)]
+    assert len(own) == len(sessions), "sessions of another store"
+    return own

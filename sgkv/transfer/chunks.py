@@ -83,14 +83,7 @@ def _batches(span: Span, pages: DevicePages, ring: Ring, pages_per_chunk: int) -
     room = ring.buffer_bytes // pages.page_bytes
     if room < 1:
         raise ValueError(f"a page of {pages.page_bytes} bytes does not fit {ring.buffer_bytes}")
-    start, total = 0, len(span.hashes)
-    while start < total:
-        stop = min(start + room, total)
-        ragged = (span.start + stop) % pages_per_chunk
-        if stop < total and stop - ragged > start:
-            stop -= ragged
-        yield range(start, stop)
-        start = stop
+    return span.batches(room, pages_per_chunk)
 
 
 def _views(buffer: StagingBuffer, pages: DevicePages, count: int) -> Sequence[Sequence[memoryview]]:

@@ -46,7 +46,7 @@ def mha(
 ) -> Pools:
     device = MHATokenToKVPool(
         pages * page_size, page_size, dtype, heads, dim, layers, "cpu", enable_memory_saver=False,
-        start_layer=start_layer, end_layer=start_layer + layers - 1,
+        start_layer=start_layer, end_layer=start_layer + layers,
     )  # fmt: skip
     return Pools(device, _mha_host(MHATokenToKVPoolHost, device, layout, page_size, pages))
 
@@ -81,7 +81,7 @@ def mla(
 ) -> Pools:
     device = MLATokenToKVPool(
         pages * page_size, page_size, dtype, LORA, ROPE, LAYERS, "cpu", enable_memory_saver=False,
-        start_layer=start_layer, end_layer=start_layer + LAYERS - 1,
+        start_layer=start_layer, end_layer=start_layer + LAYERS,
     )  # fmt: skip
     host = MLATokenToKVPoolHost(
         _info(device), 1.0, 0, page_size, layout, target_layer_num=LAYERS,

@@ -1,0 +1,136 @@
+"""One rank's pages, stored as the cells of a grid that other ranks and servers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from sgkv.backends.base import Buffer
+from sgkv.backends.cpu import Lease
+from sgkv.backends.deadline import Deadline
+from sgkv.chunk.blob import Page
+from sgkv.chunk.cut import Cut
+from sgkv.chunk.layout import PageLayout
+from sgkv.identity import Namespace
+from sgkv.reasons import MissReason
+from sgkv.store.base import PageSession, PageStore
+from sgkv.store.lookup import Found
+from sgkv.store.span import Span
+
+_SCRATCH_BYTES = 32 << 20
+"""Of cells that do not lie together in a page: copied so many at a time, or one chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a rank has of one cell."""
+
+    namespace: Namespace
+    cut: Cut
+    """Where it lies in the rank's pages."""
+    writes: bool = True
+    """Whether this rank stores it; one of those that hold it does."""
+
+
+def open_cells(
+    store: PageStore, cells: Sequence[Cell], layout: PageLayout, producer: str = ""
+) -> PageSession:
+    """A session for a rank's pages, laid out as `layout`, which consist of `cells`."""
+    (first, *others) = cells
+    if first.writes and first.cut.whole and not others:
+        return store.open(first.namespace, layout, producer)
+    return CellSession(store, cells, layout, producer)
+
+
+class CellSession(PageSession):
+    """Pages of a rank that are whole where all of its cells are.
+
+    A cell is stored as a page of its own, in its own namespace, and all of them move in one batch. Where a
+    cell lies in one run a plane it is read and written in place; else through memory of the call, in
+    batches.
+    """
+
+    def __init__(self, store: PageStore, cells: Sequence[Cell], layout: PageLayout, producer: str) -> None:
+        self.layout = layout
+        self.namespace = cells[0].namespace
+        self._store = store
+        self._cells = cells
+        self._sessions = [store.open(cell.namespace, cell.cut.layout, producer) for cell in cells]
+        self.pages_per_chunk = self._sessions[0].pages_per_chunk
+        in_place = all(cell.cut.contiguous for cell in cells)
+        self._most = None if in_place else max(self.pages_per_chunk, _SCRATCH_BYTES // layout.page_bytes)
+
+    def lookup(self, span: Span, deadline: Deadline) -> Found:
+        found = self._store.lookup_each(self._sessions, span, deadline)
+        return min(found, key=lambda one: one.pages)
+
+    def contains(self, span: Span, deadline: Deadline) -> list[bool]:
+        return _all(self._store.contains_each(self._sessions, span, deadline))
+
+    def get(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[MissReason | None]:
+        reasons: list[MissReason | None] = []
+        for batch in self._batches(span):
+            some = span.part(batch.start, batch.stop)
+            reasons += self._get(some, pages[batch.start : batch.stop], deadline)
+        return reasons
+
+    def set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
+        """True for pages of cells that are another rank's to store, too."""
+        if not any(cell.writes for cell in self._cells):
+            return [True] * len(pages)
+        stored: list[bool] = []
+        for batch in self._batches(span):
+            some = span.part(batch.start, batch.stop)
+            stored += self._set(some, pages[batch.start : batch.stop], deadline)
+        return stored
+
+    def lease(self, span: Span) -> list[Lease | None]:
+        """None: no page of the rank lies in one place."""
+        return [None] * len(span.hashes)
+
+    def pin(self, span: Span, pinned: bool = True) -> list[bool]:
+        return _all([session.pin(span, pinned) for session in self._sessions])
+
+    def clear(self) -> None:
+        for session in self._sessions:
+            session.clear()
+
+    def _batches(self, span: Span) -> Iterator[range]:
+        return span.batches(self._most or max(1, len(span.hashes)), self.pages_per_chunk)
+
+    def _get(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[MissReason | None]:
+        parts = [_targets(cell.cut, pages) for cell in self._cells]
+        found = self._store.get_each(self._sessions, span, parts, deadline)
+        reasons = [next(filter(None, each), None) for each in zip(*found, strict=True)]
+        for cell, part in zip(self._cells, parts, strict=True):
+            if not cell.cut.contiguous:
+                for page, (buffer,), reason in zip(pages, part, reasons, strict=True):
+                    if reason is None:
+                        cell.cut.scatter(buffer, page)
+        return reasons
+
+    def _set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
+        ours = [cell.writes for cell in self._cells]
+        parts = [_targets(cell.cut, pages) for cell in compress(self._cells, ours)]
+        for cell, part in zip(compress(self._cells, ours), parts, strict=True):
+            if not cell.cut.contiguous:
+                for page, (buffer,) in zip(pages, part, strict=True):
+                    cell.cut.gather(page, buffer)
+        sessions = list(compress(self._sessions, ours))
+        return _all(self._store.set_each(sessions, span, parts, deadline))
+
+
+def _targets(cut: Cut, pages: Sequence[Page]) -> list[Page]:
+    """Pages of a cell: in place in those of the rank, or else in memory of their own, one buffer each."""
+    if cut.contiguous:
+        return [cut.views(page) for page in pages]
+    size = cut.layout.page_bytes
+    scratch: Buffer = np.empty(size * len(pages), np.uint8).data
+    return [[scratch[start : start + size]] for start in range(0, len(scratch), size)]
+
+
+def _all(flags: Sequence[Sequence[bool]]) -> list[bool]:
+    return list(map(all, zip(*flags, strict=True)))
