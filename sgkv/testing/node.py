@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from sgkv.testing.process import ProcessTree
+from sgkv.testing.waiting import wait_until
 
-_START_SECONDS = 60.0
+_START_SECONDS, _STOP_SECONDS = 60.0, 10.0
 
 
 class NodeProcess:
@@ -57,6 +58,15 @@ class NodeProcess:
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
+    def pause(self) -> None:
+        """SIGSTOP; returns when every thread has stopped. It holds its connections and answers nobody."""
+        self.signal(signal.SIGSTOP)
+        tasks = Path("/proc", str(self.pid), "task")
+        wait_until(lambda: all(map(_stopped, tasks.iterdir())), "the daemon to stop", _STOP_SECONDS)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL. Idempotent."""
         if self._tree is not None:
@@ -74,3 +84,8 @@ class NodeProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self.kill()
+
+
+def _stopped(task: Path) -> bool:
+    """Whether a thread is in state T of proc(5)."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0] == "T"
