@@ -29,14 +29,16 @@ def flags(path: Path | None, mode: Mode) -> list[str]:
     environment is read by the server when it starts.
     """
     from sgkv.config import load
-    from sgkv.sglang.launch import expand
+    from sgkv.sglang.launch import ATTACHED, expand
 
-    load(file=path, environ={})
+    config = load(file=path, environ={}).config
     named = f"@{path.absolute()}" if path else None
     chosen = ["--enable-hierarchical-cache", "--hicache-storage-backend"]
     if mode == "flag":
         return [*chosen, "sgkv", *([EXTRA, named] if named else [])]
     extra, _ = expand(named)
+    if config.mode == "attach":
+        extra = {**ATTACHED, **extra}
     return [*chosen, "dynamic", EXTRA, json.dumps(extra), *PAGE_SIZE]
 
 

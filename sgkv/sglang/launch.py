@@ -23,6 +23,10 @@ DYNAMIC: dict[str, Any] = {
 """Keys of SGLang's own in the extra config: our class, zero-copy transfers, and the page hashes
 before each batch, without which pages cannot be put together into chunks."""
 
+ATTACHED = {"allocator": "shm"}
+"""Key of SGLang's own for an engine attached to the node's daemon: host pools in shared memory, which the
+daemon reads and writes itself."""
+
 LINKER: dict[str, str] = {"linker": "SgkvLinker", "linker_module_path": "sgkv.sglang.linker"}
 """Keys of ``--unified-cache-external-linker-config`` that name our class."""
 

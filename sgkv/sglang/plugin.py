@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from sgkv.sglang.launch import LAUNCH_ID, expand
+from sgkv.sglang.launch import ATTACHED, LAUNCH_ID, expand
 
 logger = logging.getLogger("sgkv")
 
@@ -92,7 +92,11 @@ def _before_resolve(self: Any, *_args: Any, **_kwargs: Any) -> None:
     from sgkv.config import load, resolve  # only a server that uses sgkv pays for pydantic
 
     extra, said = expand(self.hicache_storage_backend_extra_config)
-    resolve(load(extra, origin="--hicache-storage-backend-extra-config").config)  # refuse now, not in a rank
+    config = load(extra, origin="--hicache-storage-backend-extra-config").config
+    resolve(config)  # refuse now, not in a rank
+    if config.mode == "attach" and not ATTACHED.keys() & extra.keys():
+        extra |= ATTACHED
+        said.append("host pools in shared memory")
     self.hicache_storage_backend = "dynamic"
     self.hicache_storage_backend_extra_config = json.dumps(extra)
     self.enable_hierarchical_cache = True

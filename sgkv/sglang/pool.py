@@ -15,6 +15,7 @@ page_head             [P][H][p][L][D]               -
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -44,6 +45,14 @@ class Run(NamedTuple):
     size: int
 
 
+class Memory(NamedTuple):
+    """One buffer of a pool."""
+
+    view: memoryview
+    descriptor: int | None
+    """Of the memory file that it maps, where other processes can be handed it."""
+
+
 class HostPool:
     """One registered host pool. Any thread; pages are valid as long as SGLang owns the slots."""
 
@@ -71,9 +80,10 @@ class HostPool:
         return f"{type(self.pool).__name__} {self.pool.layout}"
 
     @property
-    def memory(self) -> list[memoryview]:
+    def memory(self) -> list[Memory]:
         """The buffers that all pages lie in."""
-        return [region for _, region in self._regions]
+        descriptors = _descriptors(self.pool)
+        return [Memory(region, descriptors.get(address)) for address, region in self._regions]
 
     @property
     def heads_sharded(self) -> bool:
@@ -188,6 +198,21 @@ def _regions(pool: Any) -> list[tuple[int, memoryview]]:
     """(address, memory) of every buffer of a pool."""
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in _tensors(pool)}
     return [(address, _memory(address, storage.nbytes())) for address, storage in storages.items()]
+
+
+def _descriptors(pool: Any) -> dict[int, int]:
+    """Memory files of a pool by the address at which each is mapped.
+
+    With ``"allocator": "shm"`` in the extra config SGLang's ShmHostTensorAllocator keeps both
+    (``pool_host/common.py``); other allocators have neither.
+    """
+    allocator = getattr(pool, "allocator", None)
+    files, mappings = getattr(allocator, "fds", ()), getattr(allocator, "mms", ())
+    return {_address(mapping): file for file, mapping in zip(files, mappings, strict=False)}
+
+
+def _address(mapping: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
 
 
 def _tensors(pool: Any) -> list[torch.Tensor]:

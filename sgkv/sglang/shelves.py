@@ -153,8 +153,8 @@ class HostShelves(Shelves[HostPool]):
             )  # fmt: skip
             return
         self._say_doubts(host)
-        for region in host.memory:
-            self._store.register_memory(region)
+        for memory in host.memory:
+            self._store.register_memory(*memory)
         self.place(host)
 
     def _say_doubts(self, pool: HostPool) -> None:
