@@ -16,6 +16,8 @@ from sgkv.backends.mooncake.keys import native_key
 from sgkv.backends.mooncake.staging import SLOT_BYTES, Slot, Staging
 from sgkv.backends.workers import WorkerPool, spread_until
 
+_LEAST_BYTES = 1 << 20
+"""A native call's worth: less does not pay for its round trip to the master."""
 _MOST_RANGES = 8
 """Ranges a call: with a node that hangs, the library waits for each of them in turn."""
 
@@ -53,11 +55,16 @@ class Reader:
     def get(self, items: Sequence[GetItem], deadline: Deadline) -> tuple[list[Status], set[str]]:
         """Statuses, and the keys whose node could not deliver."""
         batch = _Batch(items, deadline)
-        loads = plan(items)
+        loads = plan(items, self._share(items))
         spread_until(
             self._pool, len(loads), lambda at: self._fetch(batch, loads[at]), self._pool.threads, deadline
         )
         return batch.conclusion(self._client.why_not)
+
+    def _share(self, items: Sequence[GetItem]) -> int:
+        """Bytes a native call: a thread's part of the batch, so that all of them copy and check at once."""
+        size = sum(len(part.buffer) for item in items for part in item.parts)
+        return min(SLOT_BYTES, max(_LEAST_BYTES, -(-size // self._pool.threads)))
 
     def _fetch(self, batch: _Batch, load: Load) -> None:
         with self._client.using() as connection:
@@ -171,15 +178,15 @@ class _Batch:
             return not self._left[piece.item] and self._bad[piece.item] is None
 
 
-def plan(items: Sequence[GetItem], slot_bytes: int = SLOT_BYTES) -> list[Load]:
-    """Cut items into native calls; parts that are neighbours in the blob become one range."""
+def plan(items: Sequence[GetItem], most_bytes: int) -> list[Load]:
+    """Cut items into native calls of so many bytes; neighbours in a blob become one range."""
     loads = [Load()]
     ranges = [0] * len(items)
-    for item, offset, target, parts in _pieces(items, slot_bytes):
+    for item, offset, target, parts in _pieces(items, most_bytes):
         load = loads[-1]
         last = load.ranges[-1] if load.ranges else None
         neighbours = last is not None and last.item == item and last.offset + last.size == offset
-        if load.size + len(target) > slot_bytes or (not neighbours and len(load.ranges) == _MOST_RANGES):
+        if load.size + len(target) > most_bytes or (not neighbours and len(load.ranges) == _MOST_RANGES):
             load, neighbours = Load(), False
             loads.append(load)
         if not neighbours:

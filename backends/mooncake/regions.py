@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -53,6 +53,13 @@ class Regions:
             at = bisect_right(self._regions, start, key=lambda region: region.start) - 1
             inside = at >= 0 and start + len(buffer) <= self._regions[at].stop
         return start if inside else None
+
+    def starting_at(self, start: int) -> Region | None:
+        """The region that begins at an address."""
+        with self._lock:
+            at = bisect_left(self._regions, start, key=lambda region: region.start)
+            found = self._regions[at] if at < len(self._regions) else None
+        return found if found is not None and found.start == start else None
 
     def each(self, work: Callable[[Region], None]) -> None:
         """Call `work` for every region there is now."""

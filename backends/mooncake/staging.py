@@ -7,15 +7,16 @@ memory is never given to it to write into; what has landed here is copied, while
 from __future__ import annotations
 
 import ctypes
-import mmap
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from sgkv.backends.base import Bound, Buffer
+from sgkv.backends.cpu.copying import address_of
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.mooncake.client import Client, Connection
 from sgkv.backends.mooncake.immortal import keep_forever
+from sgkv.backends.mooncake.memory import forget, mapped
 from sgkv.backends.mooncake.options import MooncakeOptions
 
 SLOT_BYTES = 8 << 20
@@ -70,7 +71,7 @@ class Staging:
     def give(self, slot: Slot | None, *, settled: bool) -> None:
         """Return a slot. Where a transfer is not `settled` its addresses are never used again."""
         if slot is not None and not settled:
-            _forget(slot)
+            forget(slot.view)
         with self._changed:
             self._out -= 1
             if slot is not None and settled:
@@ -90,11 +91,9 @@ class Staging:
 
 
 def _mapped(register: Callable[[Buffer], bool]) -> Slot | None:
-    view = memoryview(mmap.mmap(-1, SLOT_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    view = mapped(SLOT_BYTES)
     keep_forever(view)
-    if not register(view):
-        return None
-    return Slot(ctypes.addressof(ctypes.c_char.from_buffer(view)), view)
+    return Slot(address_of(view), view) if register(view) else None
 
 
 def _in_pool(connection: Connection) -> Slot | None:
@@ -103,9 +102,3 @@ def _in_pool(connection: Connection) -> Slot | None:
     if address <= 0 or connection.store.register_buffer(address, SLOT_BYTES):
         return None
     return Slot(address, memoryview((ctypes.c_ubyte * SLOT_BYTES).from_address(address)).cast("B"))
-
-
-def _forget(slot: Slot) -> None:
-    """Give the memory back and keep the addresses: what still lands there touches nobody."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.madvise(ctypes.c_void_p(slot.address), ctypes.c_size_t(len(slot.view)), mmap.MADV_DONTNEED)

@@ -20,6 +20,7 @@ from sgkv.backends.mooncake.claims import Claims
 from sgkv.backends.mooncake.client import Client, Connection
 from sgkv.backends.mooncake.codes import OK, settled, start_status
 from sgkv.backends.mooncake.keys import native_key
+from sgkv.backends.mooncake.runs import Run, line_up
 from sgkv.backends.mooncake.staging import SLOT_BYTES, Slot, Staging
 from sgkv.backends.mooncake.standalone import write_whole
 from sgkv.backends.workers import WorkerPool, spread_until
@@ -114,8 +115,8 @@ class _Session:
     staging: Staging
     deadline: Deadline
     items: dict[int, PutItem] = field(default_factory=dict)
-    runs: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
-    """By item, what the next native call moves: address, size, offset in the blob."""
+    runs: dict[int, list[Run]] = field(default_factory=dict)
+    """By item, what the next native call moves."""
     left: dict[int, int] = field(default_factory=dict)
     """Bytes of each item that are not in the pool yet."""
     refused: set[int] = field(default_factory=set)
@@ -156,7 +157,7 @@ class _Session:
                 self.direct += len(piece)
             elif (address := self._stage(piece)) is None:
                 return
-            self._line_up(at, address, len(piece), offset)
+            line_up(self.runs.setdefault(at, []), Run(address, len(piece), offset))
             offset += len(piece)
 
     def _stage(self, piece: Buffer) -> int | None:
@@ -178,13 +179,6 @@ class _Session:
         self.copied += len(piece)
         return self.slot.address + start
 
-    def _line_up(self, at: int, address: int, size: int, offset: int) -> None:
-        runs = self.runs.setdefault(at, [])
-        if runs and sum(runs[-1][:2]) == address and sum(runs[-1][1:]) == offset:
-            runs[-1] = (runs[-1][0], runs[-1][1] + size, runs[-1][2])
-        else:
-            runs.append((address, size, offset))
-
     def _transfer(self) -> None:
         """Move what is lined up."""
         runs, self.runs, self.staged = self.runs, {}, 0
@@ -198,7 +192,7 @@ class _Session:
             [list(offsets) for _, _, offsets in columns],
         )
         for (at, rows), code in zip(runs.items(), codes, strict=True):
-            size = sum(size for _, size, _ in rows)
+            size = sum(row.size for row in rows)
             if code == size:
                 self.left[at] -= size
             elif not settled(code):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
+from sgkv.backends.base import PutItem
 from sgkv.backends.deadline import Deadline
 from sgkv.bench.contest import fresh_keys
 from sgkv.bench.effort import BenchError, Effort
@@ -32,19 +33,20 @@ class Target(NamedTuple):
 
 
 def push(effort: Effort) -> Record:
-    """``pd_1MiB``: chunks of 16 pages of 64 KiB, one after the other. Raises BenchError."""
+    """``pd_1MiB``: chunks of 16 pages of 64 KiB from registered memory. Raises BenchError."""
     engine, chunk = Engine(), _chunk()
-    bare = Region(engine, _BYTES)
+    _require(engine.register_memory(chunk))
+    bare, write = Region(engine, _BYTES), engine.native.transfer_sync_write
     count = effort.of(_BATCH, least=2)
     with _other_process() as target, closing(Sender(engine, ("127.0.0.1", target.port))) as sender:
 
         def ours() -> None:
-            for key in fresh_keys(count):
-                _require(sender.send(key, chunk, Deadline(_SECONDS)).taken)
+            items = [PutItem(key, [chunk]) for key in fresh_keys(count)]
+            _require(all(outcome.taken for outcome in sender.send_all(items, Deadline(_SECONDS))))
 
         def raw() -> None:
             for _ in range(count):
-                _require(engine.write(target.session, bare.pointer, target.pointer, _BYTES))
+                _require(not write(target.session, bare.pointer, target.pointer, _BYTES))
 
         series = interleave({"sgkv": ours, "raw": raw}, effort.times(10))
     bare.release(quiet=True)

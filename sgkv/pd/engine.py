@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
-import mmap
 import os
+import time
+from collections.abc import Sequence
+from typing import Any
 
+from sgkv.backends.base import Buffer
+from sgkv.backends.cpu.copying import address_of
 from sgkv.backends.mooncake.forks import spare_children
 from sgkv.backends.mooncake.immortal import keep_forever
 from sgkv.backends.mooncake.library import LibraryMissingError, load
+from sgkv.backends.mooncake.memory import forget, mapped
 from sgkv.backends.mooncake.options import MooncakeOptions
+from sgkv.backends.mooncake.regions import Regions
+from sgkv.backends.mooncake.runs import Run
+
+_PENDING, _DONE = 0, 1
+_SHORTEST_PAUSE = 20e-6
+_MOST_SECONDS = 10.0
+"""The library gives a transfer up itself, after `MooncakeOptions.transfer_timeout`."""
 
 
 class Engine:
@@ -28,22 +39,68 @@ class Engine:
         except ImportError as error:
             raise LibraryMissingError(f"this Mooncake has no Transfer Engine: {error}") from error
         spare_children()
-        self._native = library.TransferEngine()
-        keep_forever(self._native)
-        if self._native.initialize(hostname, "P2PHANDSHAKE", "tcp", ""):
+        self.native: Any = library.TransferEngine()
+        """The library's own object; its calls know nothing of forks, and waiting ones spin."""
+        keep_forever(self.native)
+        if self.native.initialize(hostname, "P2PHANDSHAKE", "tcp", ""):
             raise RuntimeError(f"the Transfer Engine does not start at {hostname}")
         self._pid = os.getpid()
-        self.session = f"{hostname}:{self._native.get_rpc_port()}"
+        self._regions = Regions()
+        self.session = f"{hostname}:{self.native.get_rpc_port()}"
 
-    def write(self, session: str, source: int, target: int, size: int) -> bool:
-        """Write to another engine; blocks for seconds where that hangs. False when not all arrived."""
-        return not self._foreign and not self._native.transfer_sync_write(session, source, target, size)
+    def write(self, session: str, runs: Sequence[Run], target: int) -> bool:
+        """Write a blob to an address of another engine; blocks for seconds where that hangs.
 
-    def register(self, pointer: int, size: int) -> bool:
-        return not self._foreign and not self._native.register_memory(pointer, size)
+        False when not all arrived; what is under way may then still be read here, and land there.
+        """
+        if self._foreign:
+            return False
+        begun = [
+            self.native.transfer_submit_write(session, run.address, target + run.offset, run.size)
+            for run in runs
+        ]
+        ends = time.monotonic() + _MOST_SECONDS
+        return all(batch > 0 and self._arrived(batch, ends) for batch in begun)
 
-    def unregister(self, pointer: int) -> bool:
-        return not self._foreign and not self._native.unregister_memory(pointer)
+    def _arrived(self, batch: int, ends: float) -> bool:
+        """Wait for one transfer, as gently as the library lets us.
+
+        It has no event to wait for. Its own calls that wait spin: seen, 0.3 ms of a core for 1 MiB, which
+        the sockets and the other side's checks need. So its state is looked at after a sixteenth of the time
+        that the transfer took up to then. A state that is not pending frees the transfer; never look again.
+        """
+        begin = time.monotonic()
+        while (state := self.native.transfer_check_status(batch)) == _PENDING:
+            now = time.monotonic()
+            if now > ends:
+                return False
+            time.sleep(max(_SHORTEST_PAUSE, (now - begin) / 16))
+        return bool(state == _DONE)
+
+    def register_memory(self, view: Buffer) -> bool:
+        """Let chunks be sent straight from this memory, which stays mapped until it is unregistered.
+
+        False where the engine refuses it, or where it overlaps what it knows.
+        """
+        if self._foreign or (region := self._regions.add(view)) is None:
+            return False
+        if not self.native.register_memory(region.start, len(view)):
+            return True
+        self._regions.drop(region)
+        return False
+
+    def unregister_memory(self, view: Buffer) -> bool:
+        """Of a view that was registered. From then on writes into it are refused, unless they had begun."""
+        if self._foreign or (region := self._regions.starting_at(address_of(view))) is None:
+            return False
+        gone = not self.native.unregister_memory(region.start)
+        if gone:
+            self._regions.drop(region)
+        return gone
+
+    def locate(self, buffer: Buffer) -> int | None:
+        """The address of a buffer in registered memory, else None."""
+        return self._regions.locate(buffer)
 
     @property
     def _foreign(self) -> bool:
@@ -57,13 +114,12 @@ class Region:
     def __init__(self, engine: Engine, size: int) -> None:
         """Raises RuntimeError when the engine refuses it."""
         self._engine = engine
-        self._map = mmap.mmap(-1, size)
-        self.view = memoryview(self._map)
-        self.pointer = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        if not engine.register(self.pointer, size):
+        self.view = mapped(size)
+        self.pointer = address_of(self.view)
+        if not engine.register_memory(self.view):
             raise RuntimeError(f"the Transfer Engine does not register {size} bytes")
 
     def release(self, *, quiet: bool) -> None:
-        """Take it from the engine, and keep it mapped for good unless all is `quiet`: nobody writes late."""
-        if not self._engine.unregister(self.pointer) or not quiet:
-            keep_forever(self._map)
+        """Take it from the engine. Unless all is `quiet`, a write may come late: it stays mapped for good."""
+        if not self._engine.unregister_memory(self.view) or not quiet:
+            forget(self.view)

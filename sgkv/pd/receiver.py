@@ -1,27 +1,23 @@
-"""The receiving side: lends places to senders, and takes what arrives whole."""
+"""The receiving side: listens for senders, and serves each in a thread of its own."""
 
 from __future__ import annotations
 
 import logging
 import socket
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 
 from sgkv.backends.deadline import Deadline
-from sgkv.chunk.whole import flaw
 from sgkv.pd.engine import Engine
-from sgkv.pd.slots import Slots
-from sgkv.pd.wire import VERSION, Abandoned, Grant, Hello, Landed, Offer, ProtocolError, Verdict, Welcome
-from sgkv.pd.wire import hear as _hear
-from sgkv.pd.wire import say as _say
+from sgkv.pd.places import Lender
+from sgkv.pd.session import Take, Terms, serve
+from sgkv.pd.wire import Wire
 
 _log = logging.getLogger(__name__)
-Take = Callable[[str, memoryview], bool]
 
 
 class Receiver:
-    """Listens on `host` (loopback unless told otherwise) with one thread per sender, `slots` at most."""
+    """Listens on `host` (loopback unless told otherwise) for `senders` at most at a time."""
 
     def __init__(
         self,
@@ -30,119 +26,77 @@ class Receiver:
         *,
         slot_bytes: int,
         slots: int = 4,
+        senders: int = 4,
         host: str = "127.0.0.1",
-        transfer_seconds: float = 30.0,
+        port: int = 0,
+        token: str = "",
         idle_seconds: float = 300.0,
     ) -> None:
         """`take(key, blob)` gets verified chunks, in a thread of ours, and says whether it kept a copy.
 
-        It must be done with `blob` when it returns, and may not raise. A sender may be silent for
-        `transfer_seconds` in the middle of a chunk and for `idle_seconds` between two.
-        Raises OSError, or RuntimeError of the engine.
+        It must be done with `blob` when it returns, and may not raise. Each sender has `slots` places of
+        `slot_bytes` to write into, so chunks may be on their way while others are verified. A sender must
+        know `token`, and is sent away when it says nothing for `idle_seconds`. Port 0 is a free one.
+        Raises OSError.
         """
-        self._engine, self._take = engine, take
-        self._transfer_seconds, self._idle_seconds = transfer_seconds, idle_seconds
-        self._listener = socket.create_server((host, 0), backlog=slots)
+        self._listener = socket.create_server((host, port), backlog=senders)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
-        self._slots = Slots(engine, slot_bytes, slots)
-        self._limit = threading.BoundedSemaphore(slots)
+        self._lender = Lender(engine, slot_bytes, slots)
+        self._closing = threading.Event()
+        self._terms = Terms(engine.session, self._lender, take, token, idle_seconds, self._closing)
+        self._limit = threading.BoundedSemaphore(senders)
         self._lock = threading.Lock()
-        self._closed = False
-        self._senders: dict[socket.socket, threading.Thread] = {}
+        self._senders: dict[Wire, threading.Thread] = {}
         self._accepting = threading.Thread(target=self._accept, name="sgkv-pd-accept", daemon=True)
         self._accepting.start()
 
     @property
-    def lost_slots(self) -> int:
-        """Places that are not used again, because their sender went away in the middle of a chunk."""
-        return self._slots.lost
+    def retired(self) -> int:
+        """Senders that went away without a word; what they could still write to is not used again."""
+        return self._lender.retired
 
     def close(self, timeout: float = 5.0) -> None:
         """End all connections; chunks under way are not taken. Idempotent."""
         with self._lock:
-            if self._closed:
+            if self._closing.is_set():
                 return
-            self._closed = True
+            self._closing.set()
             senders = dict(self._senders)
-        for connection in (self._listener, *senders):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        for wire in senders:
+            wire.hang_up()
         deadline = Deadline(timeout)
         for thread in (self._accepting, *senders.values()):
             thread.join(deadline.remaining())
         self._listener.close()
-        self._slots.close()
+        self._lender.close()
 
     def _accept(self) -> None:
         with suppress(OSError):  # the listener was shut down
-            while not self._closed:
+            while not self._closing.is_set():
                 connection, _ = self._listener.accept()
-                if not self._admit(connection):
+                if not self._admit(Wire(connection)):
                     connection.close()
 
-    def _admit(self, connection: socket.socket) -> bool:
+    def _admit(self, wire: Wire) -> bool:
         if not self._limit.acquire(blocking=False):
             return False
-        thread = threading.Thread(target=self._serve, args=(connection,), name="sgkv-pd-receive", daemon=True)
+        thread = threading.Thread(target=self._serve, args=(wire,), name="sgkv-pd-receive", daemon=True)
         with self._lock:
-            if self._closed:
+            if self._closing.is_set():
                 return False
-            self._senders[connection] = thread
+            self._senders[wire] = thread
             thread.start()
         return True
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, wire: Wire) -> None:
         try:
-            with connection:
-                self._greet(connection)
-                while not self._closed:
-                    self._receive(connection)
-        except OSError as error:
+            serve(wire, self._terms)
+        except (OSError, RuntimeError) as error:
             _log.debug("a sender is gone: %s", error)
         finally:
             with self._lock:
-                del self._senders[connection]
+                del self._senders[wire]
+            wire.close()
             self._limit.release()
-
-    def _greet(self, connection: socket.socket) -> None:
-        deadline = Deadline(self._transfer_seconds)
-        hello = _hear(connection, deadline)
-        if not isinstance(hello, Hello):
-            raise ProtocolError("no hello")
-        slots = self._slots
-        _say(connection, Welcome(VERSION, self._engine.session, slots.size, slots.scratch), deadline)
-        if hello.version != VERSION:
-            raise ProtocolError(f"version {hello.version} is not {VERSION}")
-
-    def _receive(self, connection: socket.socket) -> None:
-        """One chunk."""
-        offer = _hear(connection, Deadline(self._idle_seconds))
-        if not isinstance(offer, Offer):
-            raise ProtocolError("an offer was due")
-        deadline = Deadline(self._transfer_seconds)
-        slot = self._slots.take() if 0 < offer.size <= self._slots.size else None
-        if slot is None:
-            _say(connection, Verdict(False, f"no place for {offer.size} bytes"), deadline)
-            return
-        try:
-            verdict = self._land(connection, offer, slot, deadline)
-        except OSError:
-            self._slots.lose()
-            raise
-        self._slots.give_back(slot)
-        _say(connection, verdict, deadline)
-
-    def _land(self, connection: socket.socket, offer: Offer, slot: int, deadline: Deadline) -> Verdict:
-        """Raises OSError where the sender did not say that it will leave the place alone."""
-        _say(connection, Grant(self._slots.pointer(slot)), deadline)
-        end = _hear(connection, deadline)
-        if isinstance(end, Abandoned):
-            return Verdict(False, "abandoned")
-        if not isinstance(end, Landed):
-            raise ProtocolError("the end of a chunk was due")
-        blob = self._slots.view(slot, offer.size)
-        wrong = flaw(blob)
-        if wrong or self._closed:
-            return Verdict(False, wrong or "closed")
-        taken = self._take(offer.key, blob)
-        return Verdict(taken, "" if taken else "not kept")

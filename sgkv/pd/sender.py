@@ -1,139 +1,202 @@
-"""The sending side: asks for a place, writes a chunk there, says so, and hears what became of it."""
+"""The sending side: writes chunks into the receiver's places, says so, and hears what became of them."""
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass
+from contextlib import suppress
+from itertools import accumulate
 
+from sgkv.backends.base import PutItem
+from sgkv.backends.cpu.copying import copy
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.hooks import prepared
+from sgkv.backends.mooncake.runs import Run, line_up
 from sgkv.backends.workers import WorkerPool
 from sgkv.pd.engine import Engine, Region
-from sgkv.pd.slots import SCRATCH_BYTES
-from sgkv.pd.wire import VERSION, Abandoned, Grant, Hello, Landed, Offer, ProtocolError, Verdict, Welcome
-from sgkv.pd.wire import hear as _hear
-from sgkv.pd.wire import say as _say
+from sgkv.pd.places import SCRATCH_BYTES
+from sgkv.pd.window import LATE, Flight, Outcome, Window
+from sgkv.pd.wire import VERSION, Bye, Hello, Landed, ProtocolError, Refused, Verdict, Welcome, Wire
 
-_LAST_WORD_SECONDS = 0.1
-"""For the word that a place is left alone, even when the deadline is over: without it the place is lost."""
-
+_STRAIGHT = 128 << 10
+"""Bytes from which registered memory is worth a message of its own; less is copied next to its neighbours."""
 _FIRST_WRITES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a chunk."""
-
-    taken: bool
-    reason: str = ""
-    """Why it was not taken, in words."""
+_CLOSE_SECONDS = 5.0
 
 
 class Sender:
-    """A connection to one receiver; one chunk at a time, callers wait for each other.
+    """A connection to one receiver; any number of threads may send.
 
-    A sender that lost its receiver, or whose write did not end in time, is broken and answers so at once:
-    make another one.
+    Chunks are written one after the other, while the receiver verifies those before. A sender that lost its
+    receiver, or that got no answer about a chunk in time, is broken and says so at once: make another one.
     """
 
-    def __init__(self, engine: Engine, address: tuple[str, int], *, connect_seconds: float = 5.0) -> None:
-        """Raises OSError when there is no receiver of our version, or RuntimeError of the engine."""
+    def __init__(
+        self, engine: Engine, address: tuple[str, int], *, token: str = "", connect_seconds: float = 5.0
+    ) -> None:
+        """Raises OSError where no receiver of our version and token is, or RuntimeError of the engine."""
         deadline = Deadline(connect_seconds)
         self._engine = engine
-        self._connection = socket.create_connection(address, timeout=connect_seconds)
-        self._worker = WorkerPool(1, "sgkv-pd-write", backlog=1)
-        self._turn = threading.Lock()
-        self._broken = ""
-        self._writing = False
+        self._wire = Wire(socket.create_connection(address, timeout=connect_seconds))
         self._closed = False
         try:
-            welcome = self._introduce(deadline)
-            self._session, self.slot_bytes = welcome.session, welcome.slot_bytes
-            self._staging = Region(engine, max(SCRATCH_BYTES, self.slot_bytes))
+            self._there = self._introduce(token, deadline)
+            count = len(self._there.places)
+            self._staging = Region(engine, max(SCRATCH_BYTES, self._there.size * count))
         except (OSError, RuntimeError):
-            self._connection.close()
+            self._wire.close()
             raise
+        self._window = Window(count)
+        self._saying = threading.Lock()
+        self._writer = WorkerPool(1, "sgkv-pd-write", backlog=count)
+        self._hearing = threading.Thread(target=self._hear, name="sgkv-pd-verdicts", daemon=True)
         try:
-            self._first_write(welcome.scratch, deadline)
+            self._first_write(deadline)
         except OSError:
-            self.close()
+            self._wire.close()
+            self._writer.close(0.0)
+            self._staging.release(quiet=False)
             raise
+        self._wire.be_endless()
+        self._hearing.start()
+
+    @property
+    def slot_bytes(self) -> int:
+        """The most bytes that a chunk may have."""
+        return self._there.size
 
     def send(self, key: str, blob: memoryview, deadline: Deadline) -> Outcome:
-        """Send a chunk whole. `blob` is copied first, so it is the caller's again whatever happens.
+        """`send_all` for one chunk."""
+        return self.send_all([PutItem(key, [blob])], deadline)[0]
 
-        A cancelled `deadline` keeps the chunk from being taken as long as its end was not announced.
+    def send_all(self, items: Sequence[PutItem], deadline: Deadline) -> list[Outcome]:
+        """Send chunks and wait until the receiver has judged each, or the deadline is over.
+
+        Buffers in memory that the engine knows (`Engine.register_memory`) are sent straight from there, also
+        when the deadline ends in the middle; others are copied first, in this thread. A cancelled `deadline`
+        keeps a chunk from being taken as long as its end was not announced.
         """
-        if not 0 < len(blob) <= self.slot_bytes:
-            return Outcome(False, f"{len(blob)} bytes do not fit {self.slot_bytes}")
-        if not self._turn.acquire(timeout=-1 if (left := deadline.remaining()) is None else left):
-            return Outcome(False, "the deadline is over")
-        try:
-            return self._send(key, blob, deadline)
-        except OSError as error:
-            self._break(str(error))
-            return Outcome(False, self._broken)
-        finally:
-            self._turn.release()
+        flights = [self._launch(item, deadline) for item in items]
+        wait(flights, deadline.remaining())
+        if any(flight.running() for flight in flights):
+            self._break("an answer did not come in time")
+        return [flight.result() if flight.done() else LATE for flight in flights]
 
     def close(self) -> None:
-        """Waits for a chunk under way, which its deadline bounds. Idempotent."""
-        with self._turn:
+        """Waits for a write under way, for some seconds. Idempotent."""
+        with self._saying:
             if self._closed:
                 return
             self._closed = True
-            self._break("closed")
-            quiet = self._worker.close(0.0 if self._writing else 5.0)
-            self._staging.release(quiet=quiet)
+        ended = self._writer.close(0.0 if self._window.broken else _CLOSE_SECONDS)
+        quiet = ended and not self._window.broken
+        if quiet:
+            with suppress(OSError), self._saying:
+                self._wire.say(Bye(), None)
+        self._break("closed")
+        self._hearing.join(_CLOSE_SECONDS)
+        self._wire.close()
+        self._staging.release(quiet=quiet)
 
-    def _introduce(self, deadline: Deadline) -> Welcome:
-        _say(self._connection, Hello(VERSION), deadline)
-        welcome = _hear(self._connection, deadline)
-        if not isinstance(welcome, Welcome) or welcome.version != VERSION:
-            raise ProtocolError(f"no receiver of version {VERSION}: {welcome}")
+    def _introduce(self, token: str, deadline: Deadline) -> Welcome:
+        self._wire.say(Hello(VERSION, token), deadline)
+        welcome = self._wire.hear(deadline)
+        if isinstance(welcome, Refused):
+            raise ProtocolError(f"the receiver refuses: {welcome.reason}")
+        if not isinstance(welcome, Welcome):
+            raise ProtocolError(f"no receiver: {welcome}")
         return welcome
 
-    def _first_write(self, scratch: int, deadline: Deadline) -> None:
+    def _first_write(self, deadline: Deadline) -> None:
         """Reach the receiver's engine; connections to an earlier process at its address fail here."""
-        if not any(self._write(scratch, SCRATCH_BYTES, deadline) for _ in range(_FIRST_WRITES)):
-            raise ConnectionError(f"the engine at {self._session} cannot be written to")
-
-    def _send(self, key: str, blob: memoryview, deadline: Deadline) -> Outcome:
-        if self._broken or deadline.over:
-            return Outcome(False, self._broken or "the deadline is over")
-        self._staging.view[: len(blob)] = blob
-        _say(self._connection, Offer(key, len(blob)), deadline)
-        answer = _hear(self._connection, deadline)
-        if isinstance(answer, Grant):
-            if begun := not deadline.over:
-                self._write_whole(answer.pointer, len(blob), deadline)
-            end = Landed() if begun and not deadline.over else Abandoned()
-            _say(self._connection, end, Deadline(_LAST_WORD_SECONDS))
-            answer = _hear(self._connection, deadline)
-        if not isinstance(answer, Verdict):
-            raise ProtocolError("a verdict was due")
-        return Outcome(answer.taken, answer.reason)
-
-    def _write_whole(self, target: int, size: int, deadline: Deadline) -> None:
-        """Raises ConnectionError when it failed: bytes that are under way may still arrive, and late."""
-        if not self._write(target, size, deadline):
-            raise ConnectionError("the write failed")
-
-    def _write(self, target: int, size: int, deadline: Deadline) -> bool:
-        """Raises TimeoutError when the native call goes on: nobody may then say that it is over."""
-        result: list[bool] = []
+        arrived: list[bool] = []
 
         def write() -> None:
-            result.append(self._engine.write(self._session, self._staging.pointer, target, size))
+            run = [Run(self._staging.pointer, SCRATCH_BYTES, 0)]
+            arrived.append(
+                any(
+                    self._engine.write(self._there.session, run, self._there.scratch)
+                    for _ in range(_FIRST_WRITES)
+                )
+            )
 
-        self._writing = True
-        future = self._worker.submit(write)
-        if future is None or not wait([future], deadline.remaining()).done:
-            raise TimeoutError("the write did not end in time")
-        self._writing = False
-        return result == [True]
+        first = self._writer.submit(write)
+        if first is None or not wait([first], deadline.remaining()).done or arrived != [True]:
+            raise ConnectionError(f"the engine at {self._there.session} cannot be written to")
+
+    def _launch(self, item: PutItem, deadline: Deadline) -> Flight:
+        flight = Flight()
+        if not 0 < item.size <= self.slot_bytes:
+            flight.set_result(Outcome(False, f"{item.size} bytes do not fit {self.slot_bytes}"))
+            return flight
+        place = None if deadline.over else self._window.take(deadline)
+        if place is None:
+            flight.set_result(Outcome(False, self._window.broken) if self._window.broken else LATE)
+            return flight
+        if not prepared(item):
+            self._end(flight, place, Outcome(False, "it could not be prepared"))
+            return flight
+        runs = self._line_up(item, place)
+        if self._writer.submit(lambda: self._fly(flight, place, item, runs, deadline)) is None:
+            self._end(flight, place, Outcome(False, self._window.broken or "closed"))
+        return flight
+
+    def _line_up(self, item: PutItem, place: int) -> list[Run]:
+        """What to write from where; what the engine does not know is copied."""
+        runs: list[Run] = []
+        for end, buffer in zip(accumulate(map(len, item.buffers)), item.buffers, strict=True):
+            size, offset = len(buffer), end - len(buffer)
+            address = self._engine.locate(buffer) if size >= _STRAIGHT else None
+            if address is None:
+                start = place * self.slot_bytes + offset
+                copy(self._staging.view[start : start + size], buffer)
+                address = self._staging.pointer + start
+            line_up(runs, Run(address, size, offset))
+        return runs
+
+    def _fly(
+        self, flight: Flight, place: int, item: PutItem, runs: Sequence[Run], deadline: Deadline
+    ) -> None:
+        """In the writing thread."""
+        if deadline.over or not flight.set_running_or_notify_cancel():
+            self._end(flight, place, LATE)
+            return
+        if not self._engine.write(self._there.session, runs, self._there.places[place]):
+            # Bytes that are under way may still arrive, and late: the place is not ours to use again.
+            self._break("the write failed")
+            flight.set_result(Outcome(False, self._window.broken))
+        elif deadline.over:
+            self._end(flight, place, LATE)
+        else:
+            self._window.expect(place, flight)
+            self._announce(Landed(place, item.key, item.size))
+
+    def _announce(self, landed: Landed) -> None:
+        """Never waits: there are no more of these under way than places, which the socket's buffer holds."""
+        try:
+            with self._saying:
+                self._wire.say(landed, None)
+        except OSError as error:
+            self._break(str(error))
+
+    def _end(self, flight: Flight, place: int, outcome: Outcome) -> None:
+        """Of a chunk that was not announced."""
+        self._window.give_back(place)
+        flight.set_result(outcome)
+
+    def _hear(self) -> None:
+        try:
+            while True:
+                verdict = self._wire.hear(None)
+                if not isinstance(verdict, Verdict) or not self._window.settle(
+                    verdict.place, Outcome(verdict.taken, verdict.reason)
+                ):
+                    raise ProtocolError("a verdict was due")
+        except OSError as error:
+            self._break(str(error))
 
     def _break(self, reason: str) -> None:
-        self._broken = self._broken or reason
-        self._connection.close()
+        self._window.break_off(reason)
+        self._wire.hang_up()

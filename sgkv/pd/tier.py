@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sgkv.backends.base import Backend, PutItem
 from sgkv.backends.deadline import Deadline
-from sgkv.pd.receiver import Take
+from sgkv.pd.session import Take
 
 
 def taking_into(backend: Backend, seconds: float = 5.0) -> Take:

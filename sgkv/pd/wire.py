@@ -9,10 +9,11 @@ import msgspec
 
 from sgkv.backends.deadline import Deadline
 
-VERSION = 1
+VERSION = 2
 MAX_MESSAGE = 4096
 """Bytes; whoever announces more is not one of us."""
 _LENGTH = struct.Struct("<I")
+_READ = 64 << 10
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -23,44 +24,45 @@ class Hello(Message, frozen=True):
     """The sender's first word."""
 
     version: int
+    token: str = ""
 
 
 class Welcome(Message, frozen=True):
-    """The receiver's answer: where its engine is, and the most bytes that a chunk may have."""
+    """The receiver's answer: its engine, and places of `size` bytes that are the sender's to write into."""
 
-    version: int
     session: str
-    slot_bytes: int
+    size: int
+    places: list[int]
+    """Their addresses."""
     scratch: int
     """An address for 8 bytes of a first write, which nobody reads."""
 
 
-class Offer(Message, frozen=True):
-    """A chunk of `size` bytes is there to be sent."""
+class Refused(Message, frozen=True):
+    """The receiver's answer to somebody it does not serve."""
 
+    reason: str
+
+
+class Landed(Message, frozen=True):
+    """A chunk is written. Its place is the receiver's until the verdict."""
+
+    place: int
+    """Position in `Welcome.places`."""
     key: str
     size: int
 
 
-class Grant(Message, frozen=True):
-    """The chunk may be written to this address of the receiver."""
-
-    pointer: int
-
-
-class Landed(Message, frozen=True):
-    """All of the chunk is written; the sender will not touch the address again."""
-
-
-class Abandoned(Message, frozen=True):
-    """The chunk is not, or not wholly, written; the sender will not touch the address again."""
-
-
 class Verdict(Message, frozen=True):
-    """The end of one chunk: taken, or why not."""
+    """The end of one chunk: taken, or why not. Its place is the sender's again."""
 
+    place: int
     taken: bool
     reason: str = ""
+
+
+class Bye(Message, frozen=True):
+    """The sender's last word: it will not write any more, and no write of its is under way."""
 
 
 class ProtocolError(ConnectionError):
@@ -68,43 +70,65 @@ class ProtocolError(ConnectionError):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Hello | Welcome | Offer | Grant | Landed | Abandoned | Verdict).decode
+_decode = msgspec.msgpack.Decoder(Hello | Welcome | Refused | Landed | Verdict | Bye).decode
 
 
-def say(connection: socket.socket, message: Message, deadline: Deadline) -> None:
-    """Raises OSError (TimeoutError when the deadline is over)."""
-    raw = _encode(message)
-    if len(raw) > MAX_MESSAGE:
-        raise ProtocolError(f"a message of {len(raw)} bytes: shorten the key")
-    connection.settimeout(_patience(deadline))
-    connection.sendall(_LENGTH.pack(len(raw)) + raw)
+class Wire:
+    """A connection that messages travel over. One thread may say and another hear."""
 
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._unread = bytearray()
 
-def hear(connection: socket.socket, deadline: Deadline) -> Message:
-    """The next message. Raises OSError: TimeoutError, ProtocolError, or that the other side is gone."""
-    (size,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size, deadline))
-    if size > MAX_MESSAGE:
-        raise ProtocolError(f"a message of {size} bytes was announced")
-    try:
-        message: Message = _decode(_exactly(connection, size, deadline))
-    except msgspec.MsgspecError as error:
-        raise ProtocolError(str(error)) from error
-    return message
+    def say(self, message: Message, deadline: Deadline | None) -> None:
+        """Raises OSError (TimeoutError when the deadline is over). Without one another thread may hear."""
+        raw = _encode(message)
+        if len(raw) > MAX_MESSAGE:
+            raise ProtocolError(f"a message of {len(raw)} bytes: shorten the key")
+        self._be_patient(deadline)
+        self._connection.sendall(_LENGTH.pack(len(raw)) + raw)
 
+    def hear(self, deadline: Deadline | None) -> Message:
+        """The next message. Raises OSError: TimeoutError, ProtocolError, or that the other side is gone."""
+        (size,) = _LENGTH.unpack(self._exactly(_LENGTH.size, deadline))
+        if size > MAX_MESSAGE:
+            raise ProtocolError(f"a message of {size} bytes was announced")
+        try:
+            message: Message = _decode(self._exactly(size, deadline))
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(str(error)) from error
+        return message
 
-def _exactly(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        connection.settimeout(_patience(deadline))
-        piece = connection.recv(size - len(data))
-        if not piece:
-            raise ConnectionResetError("the other side has gone")
-        data += piece
-    return bytes(data)
+    def be_endless(self) -> None:
+        """From now on neither direction has a deadline, and each may have a thread of its own."""
+        self._connection.settimeout(None)
 
+    def hang_up(self) -> None:
+        """Wake whoever says or hears; they get an OSError. Idempotent, from any thread."""
+        try:
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it is down already
 
-def _patience(deadline: Deadline) -> float | None:
-    remaining = deadline.remaining()
-    if remaining == 0:
-        raise TimeoutError("the deadline is over")
-    return remaining
+    def close(self) -> None:
+        self._connection.close()
+
+    def _exactly(self, size: int, deadline: Deadline | None) -> bytes:
+        while len(self._unread) < size:
+            self._be_patient(deadline)
+            piece = self._connection.recv(_READ)
+            if not piece:
+                raise ConnectionResetError("the other side has gone")
+            self._unread += piece
+        data = bytes(self._unread[:size])
+        del self._unread[:size]
+        return data
+
+    def _be_patient(self, deadline: Deadline | None) -> None:
+        if deadline is None:
+            return
+        remaining = deadline.remaining()
+        if remaining == 0:
+            raise TimeoutError("the deadline is over")
+        self._connection.settimeout(remaining)

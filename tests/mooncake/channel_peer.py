@@ -7,10 +7,11 @@ import socket
 import sys
 
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.mooncake.runs import Run
 from sgkv.chunk.header import Header, blob_size, checksum, encode_header, header_size
 from sgkv.pd import Engine, Receiver, Sender
 from sgkv.pd.engine import Region
-from sgkv.pd.wire import VERSION, Grant, Hello, Landed, Offer, Welcome, hear, say
+from sgkv.pd.wire import VERSION, Hello, Landed, Welcome, Wire
 from tests.backends.blobs import NAMESPACE, blob, key_of
 
 SLOT = 1 << 20
@@ -50,23 +51,21 @@ def send(port: int):
 
 
 def dawdle(port: int):
-    """Gets a place, and writes there when it is told to, however late."""
+    """Gets places, and writes into one when it is told to, however late."""
     engine, deadline = Engine(), Deadline(60)
     staging = Region(engine, SLOT)
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        say(connection, Hello(VERSION), deadline)
-        welcome = hear(connection, deadline)
-        say(connection, Offer(key_of(9), SLOT), deadline)
-        grant = hear(connection, deadline)
+        wire = Wire(connection)
+        wire.say(Hello(VERSION), deadline)
+        welcome = wire.hear(deadline)
         assert isinstance(welcome, Welcome)
-        assert isinstance(grant, Grant)
-        tell("granted")
+        tell("welcome")
         sys.stdin.readline()
         staging.view[:] = b"\xff" * SLOT
-        tell(engine.write(welcome.session, staging.pointer, grant.pointer, SLOT))
+        tell(engine.write(welcome.session, [Run(staging.pointer, SLOT, 0)], welcome.places[-1]))
         try:
-            say(connection, Landed(), deadline)
-            tell(hear(connection, deadline))
+            wire.say(Landed(len(welcome.places) - 1, key_of(9), SLOT), deadline)
+            tell(wire.hear(deadline))
         except OSError:
             tell("too late")
 

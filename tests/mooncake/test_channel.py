@@ -7,18 +7,22 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 
 import pytest
 
+from sgkv.backends.base import PutItem
 from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.mooncake.runs import Run
+from sgkv.chunk.header import header_size
 from sgkv.pd import Engine, Outcome, Receiver, Sender, taking_into
-from sgkv.pd.wire import Hello, Welcome, hear, say
+from sgkv.pd.wire import Hello, Refused, Wire
 from sgkv.testing.waiting import wait_until
 from tests.backends.blobs import get, key_of
-from tests.mooncake.channel_peer import SECONDS, SLOT, chunk
+from tests.mooncake.channel_peer import PAGE, SECONDS, SLOT, chunk
 
 Peer = Callable[..., subprocess.Popen[str]]
 
@@ -39,7 +43,7 @@ def receiver(engine: Engine, taken: dict[str, bytes]) -> Iterator[Receiver]:
         taken[key] = bytes(blob)
         return True
 
-    with closing(Receiver(engine, take, slot_bytes=SLOT, slots=2, transfer_seconds=1.0)) as receiver:
+    with closing(Receiver(engine, take, slot_bytes=SLOT, slots=2)) as receiver:
         yield receiver
 
 
@@ -80,7 +84,7 @@ def test_chunks_of_another_process_arrive_whole(receiver: Receiver, taken: dict[
     process = peer("send", receiver.address[1])
     assert [line(process) for _ in range(3)] == ["True"] * 3
     assert taken == {key_of(number): bytes(chunk(number)) for number in range(3)}
-    assert receiver.lost_slots == 0
+    assert receiver.retired == 0
 
 
 def test_what_arrives_is_found_in_a_tier(engine: Engine, peer: Peer):
@@ -118,6 +122,46 @@ def test_what_does_not_fit_is_refused(engine: Engine, receiver: Receiver):
         assert send(sender, 1).taken
 
 
+def test_more_chunks_than_places_and_some_of_them_bad(
+    engine: Engine, receiver: Receiver, taken: dict[str, bytes]
+):
+    blobs = [chunk(number) for number in range(20)]
+    blobs[7][-1] ^= 1
+    items = [PutItem(key_of(number), [blob]) for number, blob in enumerate(blobs)]
+    with closing(Sender(engine, receiver.address)) as sender:
+        outcomes = sender.send_all(items, Deadline(SECONDS))
+        assert [outcome.taken for outcome in outcomes] == [number != 7 for number in range(20)]
+    assert taken == {key_of(number): bytes(chunk(number)) for number in range(20) if number != 7}
+
+
+def test_threads_share_a_sender(engine: Engine, receiver: Receiver, taken: dict[str, bytes]):
+    with closing(Sender(engine, receiver.address)) as sender, ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(lambda number: send(sender, number), range(40)))
+    assert outcomes == [Outcome(True)] * 40
+    assert taken == {key_of(number): bytes(chunk(number)) for number in range(40)}
+
+
+def test_pages_are_sent_from_where_they_lie(engine: Engine, receiver: Receiver, taken: dict[str, bytes]):
+    """Large runs of registered memory without a copy; the header and small runs through one."""
+    whole = chunk(1, pages=600)
+    arena = memoryview(bytearray(2 * SLOT))
+    begin, middle = header_size(600), header_size(600) + 300 * PAGE
+    arena[: middle - begin] = whole[begin:middle]
+    arena[SLOT : SLOT + len(whole) - middle] = whole[middle:]
+    header, filled = memoryview(bytearray(begin)), []
+
+    def prepare():
+        header[:] = whole[:begin]
+        filled.append(True)
+
+    parts = [header, arena[: middle - begin], arena[SLOT : SLOT + len(whole) - middle]]
+    assert engine.register_memory(arena)
+    with closing(Sender(engine, receiver.address)) as sender:
+        assert sender.send_all([PutItem(key_of(1), parts, prepare)], Deadline(SECONDS)) == [Outcome(True)]
+    assert engine.unregister_memory(arena)
+    assert (taken, filled) == ({key_of(1): bytes(whole)}, [True])
+
+
 def test_a_cancelled_chunk_is_not_taken(engine: Engine, receiver: Receiver, taken: dict[str, bytes]):
     deadline = Deadline(SECONDS)
     deadline.cancel()
@@ -133,9 +177,9 @@ class Interrupted(Engine):
     before: Callable[[], object] = staticmethod(lambda: None)
     after: Callable[[], object] = staticmethod(lambda: None)
 
-    def write(self, session: str, source: int, target: int, size: int) -> bool:
+    def write(self, session: str, runs: Sequence[Run], target: int) -> bool:
         self.before()
-        written = super().write(session, source, target, size)
+        written = super().write(session, runs, target)
         self.after()
         return written
 
@@ -144,10 +188,10 @@ def test_a_chunk_cancelled_while_it_is_written_is_not_taken(receiver: Receiver, 
     engine, deadline = Interrupted(), Deadline(SECONDS)
     with closing(Sender(engine, receiver.address)) as sender:
         engine.after = deadline.cancel
-        assert sender.send(key_of(1), chunk(1), deadline) == Outcome(False, "abandoned")
+        assert sender.send(key_of(1), chunk(1), deadline) == Outcome(False, "the deadline is over")
         assert send(sender, 2).taken
     assert list(taken) == [key_of(2)]
-    assert receiver.lost_slots == 0
+    assert receiver.retired == 0
 
 
 @pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGKILL])
@@ -187,34 +231,52 @@ def test_strangers_are_sent_away(engine: Engine, receiver: Receiver, raw: bytes)
 
 def test_another_version_is_told_ours_and_sent_away(receiver: Receiver):
     with socket.create_connection(receiver.address) as connection:
-        say(connection, Hello(99), Deadline(SECONDS))
-        assert isinstance(hear(connection, Deadline(SECONDS)), Welcome)
+        wire = Wire(connection)
+        wire.say(Hello(99), Deadline(SECONDS))
+        assert wire.hear(Deadline(SECONDS)) == Refused("version 99 is not 2")
         with pytest.raises(ConnectionError):
-            hear(connection, Deadline(SECONDS))
+            wire.hear(Deadline(SECONDS))
 
 
-def test_the_place_of_a_killed_sender_is_not_used_again(engine: Engine, receiver: Receiver, peer: Peer):
-    process = peer("dawdle", receiver.address[1])
-    assert line(process) == "granted"
-    process.kill()
-    wait_until(lambda: receiver.lost_slots == 1, "the place to be lost", SECONDS)
+def test_a_receiver_with_a_token_serves_only_who_knows_it(engine: Engine):
+    receiver = Receiver(engine, lambda _key, _blob: True, slot_bytes=SLOT, token="of us")
+    with closing(receiver):
+        for token in ("", "of others"):
+            with pytest.raises(ConnectionError, match="token"):
+                Sender(engine, receiver.address, token=token)
+        with closing(Sender(engine, receiver.address, token="of us")) as sender:
+            assert send(sender, 1).taken
+
+
+def test_killed_senders_take_no_places_with_them(engine: Engine, receiver: Receiver, peer: Peer):
+    for number in range(6):  # more than may send at a time
+        process = peer("dawdle", receiver.address[1])
+        assert line(process) == "welcome"
+        process.kill()
+        wait_until(lambda: receiver.retired == number + 1, "the end of its session", SECONDS)  # noqa: B023
     with closing(Sender(engine, receiver.address)) as sender:
-        assert send(sender, 1).taken
+        assert all(send(sender, number).taken for number in range(4))
 
 
 def test_a_late_write_of_a_stopped_sender_meets_no_other_chunk(
-    engine: Engine, receiver: Receiver, taken: dict[str, bytes], peer: Peer
+    engine: Engine, taken: dict[str, bytes], peer: Peer
 ):
-    process = peer("dawdle", receiver.address[1])
-    assert line(process) == "granted"
-    os.kill(process.pid, signal.SIGSTOP)
-    wait_until(lambda: receiver.lost_slots == 1, "the place to be lost", SECONDS)
-    os.kill(process.pid, signal.SIGCONT)
-    go_on(process)
-    assert [line(process), line(process)] == ["True", "too late"]
-    with closing(Sender(engine, receiver.address)) as sender:
-        assert all(send(sender, number).taken for number in range(4))
-    assert taken == {key_of(number): bytes(chunk(number)) for number in range(4)}
+    def take(key: str, blob: memoryview) -> bool:
+        taken[key] = bytes(blob)
+        return True
+
+    with closing(Receiver(engine, take, slot_bytes=SLOT, slots=2, idle_seconds=1.0)) as receiver:
+        process = peer("dawdle", receiver.address[1])
+        assert line(process) == "welcome"
+        os.kill(process.pid, signal.SIGSTOP)
+        wait_until(lambda: receiver.retired == 1, "the end of its session", SECONDS)
+        with closing(Sender(engine, receiver.address)) as sender:
+            assert all(send(sender, number).taken for number in range(4))
+            os.kill(process.pid, signal.SIGCONT)
+            go_on(process)
+            assert [line(process), line(process)] == ["False", "too late"]
+            assert send(sender, 4).taken
+    assert taken == {key_of(number): bytes(chunk(number)) for number in range(5)}
 
 
 def test_a_killed_receiver_is_noticed_and_another_one_serves(engine: Engine, peer: Peer):
