@@ -20,8 +20,9 @@ from sgkv.backends.workers import WorkerPool, spread_within
 
 log = logging.getLogger(__name__)
 
-_LEAST, _MOST = 1 << 20, 8 << 20
-"""Bytes of a row: fewer are not worth a connection of their own, and a server holds as many for each."""
+_ROW = 1 << 20
+"""Bytes of a row. A server writes the answers to a whole row into memory before it sends them: of longer
+rows they are no longer in its cache when they go. Shorter ones are not worth a round trip."""
 _LONGEST = 10_000
 """Requests of a row."""
 _ROUNDS = 3
@@ -61,23 +62,20 @@ class Exchange:
     def _round(
         self, op: str, requests: Sequence[Request], pool: WorkerPool, deadline: Deadline | None
     ) -> None:
-        rows = list(self._rows(requests, pool.threads))
+        rows = list(self._rows(requests))
         if len(rows) == 1:
             self._carry(op, rows[0], deadline)
             return
         spread_within(pool, len(rows), lambda at: self._carry(op, rows[at], deadline), pool.threads, deadline)
 
-    def _rows(self, requests: Sequence[Request], threads: int) -> Iterator[Row]:
+    def _rows(self, requests: Sequence[Request]) -> Iterator[Row]:
         by_server: dict[str, list[Request]] = defaultdict(list)
         for request in requests:
             redirect = request.follow()
             address = redirect.address if redirect else self._topology.owner(request.name)
             by_server[address].append(request)
-        total = sum(request.size for request in requests)
-        most = min(_MOST, max(_LEAST, -(-total // threads)))
         for address, some in by_server.items():
-            for row in _cut(some, most):
-                yield Row(address, row)
+            yield from (Row(address, row) for row in _cut(some))
 
     def _carry(self, op: str, row: Row, deadline: Deadline | None) -> None:
         """One row, and what a kept connection that turns out to be dead leaves of it once more."""
@@ -142,11 +140,11 @@ def _speak(connection: Connection, requests: Sequence[Request], deadline: Deadli
         request.receive(connection, deadline)
 
 
-def _cut(requests: Sequence[Request], most: int) -> Iterator[Sequence[Request]]:
+def _cut(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
     row: list[Request] = []
     size = 0
     for request in requests:
-        if row and (size + request.size > most or len(row) == _LONGEST):
+        if row and (size + request.size > _ROW or len(row) == _LONGEST):
             yield row
             row, size = [], 0
         row.append(request)

@@ -16,6 +16,7 @@ from sgkv.config.resolving import (
     ResolvedMooncake,
     ResolvedS3,
     ResolvedTier,
+    ResolvedValkey,
     resolve,
 )
 from sgkv.config.tiers import (
@@ -29,6 +30,7 @@ from sgkv.config.tiers import (
     PriceConfig,
     S3Tier,
     SimulateConfig,
+    ValkeyTier,
 )
 
 __all__ = [
@@ -57,9 +59,11 @@ __all__ = [
     "ResolvedMooncake",
     "ResolvedS3",
     "ResolvedTier",
+    "ResolvedValkey",
     "S3Tier",
     "SimulateConfig",
     "TenantConfig",
+    "ValkeyTier",
     "WriteBehindConfig",
     "load",
     "resolve",

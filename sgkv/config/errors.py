@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from sgkv.config.tiers import CpuTier, DiskTier, MooncakeTier, S3Tier
+from sgkv.config.tiers import CpuTier, DiskTier, MooncakeTier, S3Tier, ValkeyTier
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -24,6 +24,7 @@ TIER_TYPES: Mapping[str, type[BaseModel]] = {
     "disk": DiskTier,
     "mooncake": MooncakeTier,
     "s3": S3Tier,
+    "valkey": ValkeyTier,
 }
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from sgkv.config.errors import ConfigError, Problem
 from sgkv.config.machine import Machine, Place, this_machine
 from sgkv.config.model import Config
-from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, MooncakeTier, S3Tier
+from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, MooncakeTier, S3Tier, ValkeyTier
 from sgkv.config.units import Auto, Percent, approximate_size
 
 MIB, GIB = 2**20, 2**30
@@ -63,7 +63,16 @@ class ResolvedMooncake:
     capacity: None = None
 
 
-ResolvedTier: TypeAlias = ResolvedCpu | ResolvedDisk | ResolvedMooncake | ResolvedS3
+@dataclass(frozen=True, slots=True)
+class ResolvedValkey:
+    """A valkey tier with its size."""
+
+    tier: ValkeyTier
+    capacity: int | None
+    """Bytes; None leaves it to the server."""
+
+
+ResolvedTier: TypeAlias = ResolvedCpu | ResolvedDisk | ResolvedMooncake | ResolvedS3 | ResolvedValkey
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +119,10 @@ def _tier(tier: AnyTier, config: Config, machine: Machine) -> ResolvedTier:
         return _disk(tier, machine)
     if isinstance(tier, MooncakeTier):
         return ResolvedMooncake(tier)
-    return ResolvedS3(tier, tier.capacity if isinstance(tier.capacity, int) else None, config.ttl)
+    capacity = tier.capacity if isinstance(tier.capacity, int) else None
+    if isinstance(tier, ValkeyTier):
+        return ResolvedValkey(tier, capacity)
+    return ResolvedS3(tier, capacity, config.ttl)
 
 
 def _cpu(tier: CpuTier, machine: Machine) -> ResolvedCpu:
@@ -185,6 +197,9 @@ def _doubts(index: int, tier: ResolvedTier, machine: Machine) -> Iterator[str]:
     if isinstance(tier, ResolvedMooncake):
         yield from _pool_doubts(f"tiers.{index}", tier.tier)
         return
+    if isinstance(tier, ResolvedValkey):
+        yield from _key_doubts(f"tiers.{index}", tier.tier)
+        return
     size = approximate_size(tier.capacity)
     field = f"tiers.{index}.capacity"
     if isinstance(tier, ResolvedCpu):
@@ -205,6 +220,13 @@ def _bucket_doubts(field: str, tier: ResolvedS3) -> Iterator[str]:
         yield f"{field}.encryption: is left out: directory buckets encrypt as they say, not as a request does"
     if tier.ttl is not None and tier.tier.list_every is None:
         yield f"{field}.list_every: without listings nothing older than ttl is removed from the bucket"
+
+
+def _key_doubts(field: str, tier: ValkeyTier) -> Iterator[str]:
+    if "{" in tier.prefix and tier.cluster:
+        yield f"{field}.prefix: braces may put every key into one hash slot, hence on one node of the cluster"
+    if (tier.password is not None or tier.password_file is not None) and not tier.tls:
+        yield f"{field}.tls: without it the password goes over the network in the clear"
 
 
 def _pool_doubts(field: str, tier: MooncakeTier) -> Iterator[str]:

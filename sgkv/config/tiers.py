@@ -277,7 +277,66 @@ class MooncakeTier(Tier):
         return self
 
 
-AnyTier: TypeAlias = CpuTier | DiskTier | MooncakeTier | S3Tier
+ConfigFile: TypeAlias = Annotated[Path, PlainValidator(parse_path), PlainSerializer(str)]
+
+
+class ValkeyTier(Tier):
+    """Valkey, Redis or what speaks their protocol. Capacity: bytes; auto leaves it to the server."""
+
+    speed: ClassVar[int] = 1
+    type: Literal["valkey"]
+    name: str = Field("valkey", pattern=r"^[a-z][a-z0-9_-]{0,31}$")
+    address: Address
+    """Of the server, or of any node of a cluster."""
+    cluster: bool = False
+    database: int = Field(0, ge=0)
+    prefix: str = Field("sgkv/", pattern=r"^([^/].*/)?$")
+    """Before every key: empty, or ending in a slash."""
+    username: str | None = Field(None, min_length=1)
+    password: SecretStr | None = Field(None, min_length=1)
+    """Better in the environment or in a file."""
+    password_file: ConfigFile | None = None
+    """Holds the password and nothing else; read at each start."""
+    tls: bool = False
+    tls_verify: bool = True
+    tls_ca: ConfigFile | None = None
+    """File of certificate authorities; null is the system's."""
+    tls_cert: ConfigFile | None = None
+    """What this side shows, for servers that want a certificate."""
+    tls_key: ConfigFile | None = None
+    connections: int = Field(4, ge=1, le=64)
+    connect_timeout: Positive = 1.0
+    read_timeout: Positive = 5.0
+    watch_every: Positive = 30.0
+    list_every: Positive = 300.0
+    promote: bool = True
+    """Whether what is read from here is also copied into the cpu tier."""
+
+    @field_validator("capacity")
+    @classmethod
+    def _is_no_share(cls, capacity: int | Percent | Auto) -> int | Percent | Auto:
+        if isinstance(capacity, Percent):
+            raise ValueError("a server's memory is its own to share: write a size, or auto")  # noqa: TRY004
+        return capacity
+
+    @model_validator(mode="after")
+    def _settings_go_together(self) -> Self:
+        if self.password is not None and self.password_file is not None:
+            raise ValueError("password and password_file: set one of them")
+        if self.username is not None and self.password is None and self.password_file is None:
+            raise ValueError("username needs a password: set password or password_file")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key go together: set both or neither")
+        if not self.tls and (self.tls_ca is not None or self.tls_cert is not None):
+            raise ValueError("certificates are of no use without tls: true")
+        if self.tls_ca is not None and not self.tls_verify:
+            raise ValueError("tls_ca is of no use with tls_verify: false")
+        if self.cluster and self.database:
+            raise ValueError("a cluster has only database 0")
+        return self
+
+
+AnyTier: TypeAlias = CpuTier | DiskTier | MooncakeTier | S3Tier | ValkeyTier
 
 
 def check_together(tiers: Sequence[AnyTier]) -> None:
@@ -300,6 +359,10 @@ def check_together(tiers: Sequence[AnyTier]) -> None:
     ]
     masters = [f"{tier.master} {tier.pool_tenant}" for tier in tiers if isinstance(tier, MooncakeTier)]
     _distinct(masters, "the pool {!r}: a pool is one tier")
+    databases = [
+        f"{tier.address}/{tier.database}/{tier.prefix}" for tier in tiers if isinstance(tier, ValkeyTier)
+    ]
+    _distinct(databases, "the place {!r}: give each valkey tier a prefix of its own")
     _distinct(places, "the place {!r}: give each s3 tier a bucket or prefix of its own")
 
 

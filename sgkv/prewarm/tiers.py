@@ -17,6 +17,7 @@ from sgkv.config import (
     ResolvedDisk,
     ResolvedMooncake,
     ResolvedS3,
+    ResolvedValkey,
     load,
     resolve,
 )
@@ -26,7 +27,7 @@ from sgkv.store.wrapping import wrap
 _NAMED = re.compile(r"(?:(?P<file>.+):)?(?P<name>[a-z][a-z0-9_-]{0,31})")
 _PATIENT = DeadlineConfig(contains=30.0, get=120.0, put=120.0)
 
-Reachable: TypeAlias = ResolvedDisk | ResolvedMooncake | ResolvedS3
+Reachable: TypeAlias = ResolvedDisk | ResolvedMooncake | ResolvedS3 | ResolvedValkey
 """A tier that more than one process can get at."""
 
 
@@ -120,6 +121,8 @@ def _place(tier: Reachable) -> str:
         return str(tier.path.resolve())
     if isinstance(tier, ResolvedMooncake):
         return f"{tier.tier.master}/{tier.tier.pool_tenant}"
+    if isinstance(tier, ResolvedValkey):
+        return f"{tier.tier.address}/{tier.tier.database}/{tier.tier.prefix}"
     return f"{tier.tier.endpoint or 's3:/'}/{tier.tier.bucket}/{tier.tier.prefix}"
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from sgkv.backends.base import Backend
 from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.disk import DiskBackend
-from sgkv.config import ResolvedConfig, ResolvedCpu, ResolvedDisk, ResolvedMooncake, ResolvedS3, ResolvedTier
+from sgkv.config import (
+    ResolvedConfig,
+    ResolvedCpu,
+    ResolvedDisk,
+    ResolvedMooncake,
+    ResolvedS3,
+    ResolvedTier,
+    ResolvedValkey,
+)
 from sgkv.counters import Counters
 from sgkv.keys import is_blob_key
 from sgkv.metrics import Metrics
@@ -77,17 +85,19 @@ def _tier(resolved: ResolvedTier, metrics: Metrics | None, *, shared_arena: bool
 
 
 def open_backend(
-    resolved: ResolvedDisk | ResolvedMooncake | ResolvedS3, *, marks_use: bool = True
+    resolved: ResolvedDisk | ResolvedMooncake | ResolvedS3 | ResolvedValkey, *, marks_use: bool = True
 ) -> Backend:
     """The backend of a tier below memory, with nothing around it.
 
     `marks_use` False is for readers that are no use: they leave no trace in the eviction order. A bucket
-    keeps no such order of its own; a pool's cannot be kept out of.
+    keeps no such order of its own; a pool's and a server's cannot be kept out of.
     """
     if isinstance(resolved, ResolvedS3):
         return _bucket(resolved)
     if isinstance(resolved, ResolvedMooncake):
         return _pool(resolved)
+    if isinstance(resolved, ResolvedValkey):
+        return _keyed(resolved)
     tier = resolved.tier
     return DiskBackend(
         resolved.path,
@@ -113,3 +123,11 @@ def _pool(resolved: ResolvedMooncake) -> Backend:
     from sgkv.store.pooled import mooncake_options
 
     return MooncakeBackend(mooncake_options(resolved.tier), name=resolved.tier.name)
+
+
+def _keyed(resolved: ResolvedValkey) -> Backend:
+    from sgkv.backends.valkey import ValkeyBackend
+    from sgkv.store.keyed import valkey_options
+
+    tier, capacity = resolved.tier, resolved.capacity
+    return ValkeyBackend(valkey_options(tier), name=tier.name, capacity=capacity, ours=is_blob_key)

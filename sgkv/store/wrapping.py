@@ -11,7 +11,7 @@ from sgkv.backends.faulty import Fault, FaultRule, Faulty
 from sgkv.backends.guard import Guarded
 from sgkv.backends.metered import Metered
 from sgkv.backends.simulated import Simulated
-from sgkv.config import DiskTier, FaultConfig, MooncakeTier, S3Tier
+from sgkv.config import DiskTier, FaultConfig, MooncakeTier, S3Tier, ValkeyTier
 from sgkv.metrics import Metrics
 
 
@@ -27,7 +27,9 @@ class TierObserver:
         self.metrics.observe(op, self.tier, seconds, by_name, moved)
 
 
-def wrap(backend: Backend, tier: DiskTier | MooncakeTier | S3Tier, metrics: Metrics | None) -> Backend:
+def wrap(
+    backend: Backend, tier: DiskTier | MooncakeTier | S3Tier | ValkeyTier, metrics: Metrics | None
+) -> Backend:
     """`backend` as its configuration wants it met: slowed down, failing, guarded, measured."""
     if tier.simulate is not None:
         backend = Simulated(

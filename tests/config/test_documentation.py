@@ -10,11 +10,21 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel
 
-from sgkv.config import Config, CpuTier, DiskTier, FaultConfig, MooncakeTier, S3Tier, SimulateConfig, load
+from sgkv.config import (
+    Config,
+    CpuTier,
+    DiskTier,
+    FaultConfig,
+    MooncakeTier,
+    S3Tier,
+    SimulateConfig,
+    ValkeyTier,
+    load,
+)
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 ROWS = dict(re.findall(r"^\| `([a-zN_.]+)` \| ([^|]*?) \| ", TEXT, re.MULTILINE))
-OWN_WORDS = {"tiers", "tiers.N.type", "tiers.N.name", "tiers.N.bucket", "tiers.N.master"}
+OWN_WORDS = {"tiers", "tiers.N.type", "tiers.N.name", "tiers.N.bucket", "tiers.N.master", "tiers.N.address"}
 """Fields whose default is told in words."""
 
 
@@ -33,7 +43,8 @@ def fields(model: BaseModel, path: str) -> Iterator[tuple[str, object]]:
 def every_field() -> dict[str, object]:
     found = dict(fields(Config(), ""))
     pool, bucket = MooncakeTier(type="mooncake", master="any:1"), S3Tier(type="s3", bucket="any")
-    for tier in (CpuTier(type="cpu"), DiskTier(type="disk"), pool, bucket):
+    keyed = ValkeyTier(type="valkey", address="any:1")
+    for tier in (CpuTier(type="cpu"), DiskTier(type="disk"), pool, bucket, keyed):
         found |= fields(tier, "tiers.N.")
     found |= fields(SimulateConfig(), "tiers.N.simulate.")
     found |= fields(FaultConfig(), "tiers.N.faults.")
