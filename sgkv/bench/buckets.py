@@ -47,7 +47,11 @@ class _Spread(Contender):
 
 
 class Http(_Spread):
-    """One kept connection a thread, URLs signed off the clock, `readinto` the pages."""
+    """One kept connection a thread, URLs signed off the clock, `readinto` the pages.
+
+    As boto3 below it creates objects only where there are none: that costs the server time, and a
+    store that others write to as well cannot do without.
+    """
 
     def __init__(self, client: Any, bucket: str, payload: Payload, threads: ThreadPoolExecutor) -> None:
         super().__init__(client, bucket, payload, threads)
@@ -65,6 +69,7 @@ class Http(_Spread):
         page, wire = self._pages[at], self._wires.mine()
         wire.putrequest("PUT", self._urls["put"][at])
         wire.putheader("Content-Length", str(sum(map(len, page))))
+        wire.putheader("If-None-Match", "*")
         wire.endheaders()
         for buffer in page:
             wire.send(buffer)
@@ -82,7 +87,8 @@ class Boto3(_Spread):
     """`get_object` and `readinto` the pages; `put_object` of the joined pages, for it takes no buffers."""
 
     def _put(self, at: int) -> None:
-        self._client.put_object(Bucket=self._bucket, Key=self._names[at], Body=b"".join(self._pages[at]))
+        body = b"".join(self._pages[at])
+        self._client.put_object(Bucket=self._bucket, Key=self._names[at], Body=body, IfNoneMatch="*")
 
     def _get(self, at: int) -> None:
         body = self._client.get_object(Bucket=self._bucket, Key=self._names[at])["Body"]

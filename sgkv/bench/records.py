@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 Figure = Literal[
@@ -24,11 +25,18 @@ class Bar:
         return f"{self.relation} {self.limit:g} {self.note}".strip()
 
     def judge(self, record: Record) -> bool | None:
-        """Whether the record keeps it; None where the figure was not measured."""
+        """Whether the record keeps it.
+
+        None where the figure was not measured, or misses it by less than twice its error.
+        """
         figure: float | None = getattr(record, self.figure)
         if figure is None:
             return None
-        return figure <= self.limit if self.relation == "<=" else figure >= self.limit
+        beyond = figure - self.limit if self.relation == "<=" else self.limit - figure
+        if beyond <= 0:
+            return True
+        error = record.error if self.figure == "value" else None
+        return None if error is not None and beyond <= 2 * error else False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,8 @@ class Record:
     case: str
     value: float
     unit: str
+    error: float | None = None
+    """Standard error of the value, where it is known; infinite where it was measured once."""
     ratio_to_raw: float | None = None
     """Our speed over that of the plainest code which moves the same bytes."""
     cpu_ratio_to_raw: float | None = None
@@ -72,6 +82,7 @@ class Record:
             "case": self.case,
             "value": _rounded(self.value),
             "unit": self.unit,
+            "error": _rounded(self.error),
             "ratio_to_raw": _rounded(self.ratio_to_raw),
             "cpu_ratio_to_raw": _rounded(self.cpu_ratio_to_raw),
             "ratio_to_peer": _rounded(self.ratio_to_peer),
@@ -84,4 +95,4 @@ class Record:
 
 
 def _rounded(figure: float | None) -> float | None:
-    return None if figure is None else float(f"{figure:.4g}")
+    return None if figure is None or not isfinite(figure) else float(f"{figure:.4g}")

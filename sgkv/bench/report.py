@@ -25,7 +25,8 @@ def show(console: Console, suite: str, records: Sequence[Record]) -> None:
     table.add_column("", no_wrap=True)
     for record in records:
         ratios = (record.ratio_to_raw, record.cpu_ratio_to_raw, record.ratio_to_peer)
-        value = f"{_figure(record.value)} {record.unit}"
+        error = "" if record.error is None else f" ± {_figure(record.error)}"
+        value = f"{_figure(record.value)}{error} {record.unit}"
         table.add_row(record.case, value, *map(_figure, ratios), record.bar or "", _VERDICTS[record.ok])
     console.print(table)
 

@@ -82,17 +82,32 @@ class Series:
         return quantiles(walls, n=4, method="inclusive")[0] if len(walls) > 1 else walls[0]
 
 
-def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, Series]:
+def interleave(
+    contenders: Mapping[str, Callable[[], object]],
+    rounds: int,
+    prepare: Callable[[str], object] = lambda name: None,
+) -> dict[str, Series]:
     """Repeat all contenders in turn, so that whatever else the machine does hits all of them alike.
 
-    Each round starts with another one. The first round warms up and is not counted.
+    `prepare` is called with the name of each before its turn, off the clock. The first round warms up
+    and is not counted.
     """
     costs: dict[str, list[Cost]] = {name: [] for name in contenders}
     with settled_heap():
         for at in range(rounds + 1):
-            for name in rotated(list(contenders), at):
+            for name in in_turn(list(contenders), at):
+                prepare(name)
                 costs[name].append(cost_of(contenders[name]))
     return {name: Series(series[1:]) for name, series in costs.items()}
+
+
+def in_turn(items: Sequence[T], at: int) -> Sequence[T]:
+    """The order of a round: each starts with another one, and the others come forwards and backwards.
+
+    So nobody always follows the same one, whose work a server may not have finished.
+    """
+    first, *others = rotated(items, at)
+    return [first, *(reversed(others) if at % 2 else others)]
 
 
 def rotated(items: Sequence[T], by: int) -> Sequence[T]:

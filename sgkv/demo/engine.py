@@ -6,6 +6,7 @@ import json
 import os
 import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,11 +53,12 @@ def plain_server(model: Model, logs: Path) -> SglangServer:
     return SglangServer(model.path, page_size=PAGE_SIZE, metrics=True, log_path=logs / "plain.log")
 
 
-def sgkv_server(model: Model, disk: Path, logs: Path) -> SglangServer:
-    """The same with sgkv's cpu tier and a disk tier in the folder `disk`."""
+def sgkv_server(model: Model, disk: Path, logs: Path, *more_tiers: Mapping[str, object]) -> SglangServer:
+    """The same with sgkv's cpu tier, a disk tier in the folder `disk`, and what else there is below."""
     tiers = [
         {"type": "cpu", "capacity": "256MiB"},
         {"type": "disk", "path": str(disk), "capacity": "2GiB"},
+        *more_tiers,
     ]
     return SglangServer(
         model.path,

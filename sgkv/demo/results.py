@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, inf, isfinite, log, sqrt
-from statistics import fmean, median, stdev
-from typing import Any, NamedTuple
+from math import isfinite
+from statistics import median
+from typing import Any
 
 from rich import box
 from rich.table import Table
 
 from sgkv.testing.client import Generation
+from sgkv.testing.pairs import Cost, Ratio
 
 REQUIRED_SHARE = 0.9
 """Of its full pages, what an engine must find in the store after it was killed."""
@@ -44,34 +45,6 @@ class Run:
             "ttft_s": self.answer.ttft_s,
             "equal_output": self.equal_output,
         }
-
-
-class Cost(NamedTuple):
-    """What one cold prompt took."""
-
-    ttft_s: float
-    cpu_s: float
-    """Processor time of all processes of the server."""
-
-
-class Ratio(NamedTuple):
-    """Geometric mean of ratios in pairs, which load that comes and goes disturbs on both sides alike."""
-
-    mean: float
-    error: float
-    """Standard error of `mean`; infinite for a single pair."""
-
-    @classmethod
-    def of(cls, ours: Sequence[float], plain: Sequence[float]) -> Ratio:
-        logs = [log(mine / other) for mine, other in zip(ours, plain, strict=True)]
-        mean = exp(fmean(logs))
-        return cls(mean, mean * stdev(logs) / sqrt(len(logs)) if len(logs) > 1 else inf)
-
-    def within(self, bar: float) -> bool | None:
-        """Whether it is at most `bar`; None where it is above by less than twice its error."""
-        if self.mean <= bar:
-            return True
-        return None if self.mean - 2 * self.error <= bar else False
 
 
 @dataclass(frozen=True, slots=True)

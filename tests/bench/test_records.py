@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -10,7 +11,7 @@ from sgkv.bench.records import Bar, Record
 
 RATIOS = ["ratio_to_raw", "cpu_ratio_to_raw", "ratio_to_peer"]
 STATIC = ["registers", "spills", "wide_share"]
-FIELDS = ["suite", "case", "value", "unit", *RATIOS, *STATIC, "bar", "ok"]
+FIELDS = ["suite", "case", "value", "unit", "error", *RATIOS, *STATIC, "bar", "ok"]
 
 
 def record(*bars: Bar, **figures: float) -> Record:
@@ -47,6 +48,12 @@ def test_what_was_not_measured_is_not_judged() -> None:
     assert record(*bars, cpu_ratio_to_raw=1.4).ok is False
 
 
+@pytest.mark.parametrize(("error", "ok"), [(0.04, False), (0.06, None), (math.inf, None)])
+def test_a_value_that_may_keep_its_bar_is_not_judged(error: float, ok: bool | None) -> None:
+    assert record(Bar("value", "<=", 1.9), error=error).ok is ok
+    assert record(Bar("value", "<=", 2), error=error).ok is True
+
+
 def test_bars_read_as_one_short_text() -> None:
     bars = Bar("ratio_to_raw", ">=", 0.9, "of memcpy"), Bar("value", "<=", 10, "µs")
     assert record(*bars).bar == ">= 0.9 of memcpy, <= 10 µs"
@@ -57,6 +64,7 @@ def test_json_has_every_field_and_null_where_it_does_not_apply() -> None:
     assert list(written) == FIELDS
     assert written["ratio_to_raw"] == 0.9877
     assert [name for name in FIELDS if written[name] is None] == [
+        "error",
         "cpu_ratio_to_raw",
         "ratio_to_peer",
         *STATIC,

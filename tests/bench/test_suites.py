@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
+from itertools import islice
 
 import pytest
 import torch
@@ -43,7 +45,7 @@ CASES = {
     "hash": ["sha256_102400", "sha256_102400_array"],
     "startup": ["import_sgkv"],
     "trouble": ["bare_wait_p99", "exists_p99_hung_disk", "get_p99_hung_disk"],
-    "s3": [
+    "s3": [  # and first tokens of two engines beside each other, of which e2e/test_bucket has the like
         *(f"{operation}_8MiB_c8{other}" for operation in ("get", "put") for other in ("", "_boto3")),
         "head_c16",
         *(f"lookup_400{how}" for how in ("", "_asked", "_known")),
@@ -74,8 +76,8 @@ BARRED = {
 
 @pytest.fixture(scope="module", params=SUITES)
 def suite(request: pytest.FixtureRequest) -> tuple[str, list[Record]]:
-    with Scratch() as scratch:
-        return request.param, list(measure(request.param, LITTLE, scratch))
+    with Scratch() as scratch, closing(measure(request.param, LITTLE, scratch)) as records:
+        return request.param, list(islice(records, len(CASES["s3"]) if request.param == "s3" else None))
 
 
 def test_it_has_its_cases(suite: tuple[str, list[Record]]) -> None:

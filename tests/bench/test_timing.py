@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import time
+from itertools import pairwise, permutations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgkv.bench.timing import Cost, Series, interleave, rotated, settled_heap
+from sgkv.bench.timing import Cost, Series, in_turn, interleave, rotated, settled_heap
 
 seconds = st.floats(min_value=1e-6, max_value=1e3)
 costs = st.lists(st.builds(Cost, seconds, seconds), min_size=1, max_size=20)
@@ -38,6 +40,21 @@ def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
     series = interleave({name: lambda name=name: turns.append(name) for name in "ab"}, rounds=2)
     assert turns == ["a", "b", "b", "a", "a", "b"]
     assert {name: len(one.costs) for name, one in series.items()} == {"a": 2, "b": 2}
+
+
+def test_who_follows_whom_changes() -> None:
+    rounds = [in_turn("abc", at) for at in range(6)]
+    assert {turn[0] for turn in rounds[:3]} == set("abc")
+    assert sorted(map(sorted, rounds)) == [list("abc")] * 6
+    followers = {(before, after) for turn in rounds for before, after in pairwise(turn)}
+    assert followers == set(permutations("abc", 2))
+
+
+def test_preparing_is_not_timed() -> None:
+    prepared: list[str] = []
+    series = interleave({"a": lambda: None}, 3, lambda name: time.sleep(0.02) or prepared.append(name))
+    assert prepared == ["a"] * 4
+    assert series["a"].wall < 0.01
 
 
 @given(st.lists(st.integers(), min_size=1), st.integers(min_value=0, max_value=50))

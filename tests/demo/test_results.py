@@ -7,8 +7,9 @@ import pytest
 from rich.console import Console
 
 from sgkv.demo import run_demo
-from sgkv.demo.results import Baseline, Cost, Run, as_json, as_table, complaints
+from sgkv.demo.results import Baseline, Run, as_json, as_table, complaints
 from sgkv.testing.client import Generation
+from sgkv.testing.pairs import Cost
 
 FULL = 2048
 

@@ -12,6 +12,7 @@ from typing import Any
 from sgkv.backends.base import PutItem, Status
 from sgkv.backends.s3 import S3Backend, S3Options
 from sgkv.backends.s3.client import open_client, open_session
+from sgkv.bench import first_token
 from sgkv.bench.bare import OURS, RAW, BareBackend
 from sgkv.bench.buckets import Boto3, Http, Wires, finish
 from sgkv.bench.contest import Contender, Page, Payload, fresh_keys
@@ -43,11 +44,12 @@ class _Bucket:
 
 
 def measure(effort: Effort, scratch: Scratch) -> Iterator[Record]:
-    """Blobs of 8 MiB by 8 threads, existence checks by 16, and a lookup of 400 chunks."""
+    """Blobs of 8 MiB by 8 threads, existence checks by 16, a lookup of 400 chunks, and first tokens."""
     with _served(scratch) as bucket:
         yield from _moving(bucket, effort)
         yield _asking(bucket, effort)
         yield from _looking_up(bucket, effort)
+    yield from first_token.measure(effort, scratch)
 
 
 @contextmanager
@@ -78,8 +80,7 @@ def _moving(bucket: _Bucket, effort: Effort) -> Iterator[Record]:
         stored = {name: _verified(name, contender, payload) for name, contender in contenders.items()}
         gets = {name: partial(one.get, stored[name]) for name, one in contenders.items()}
         yield from _compared("get", payload, interleave(gets, effort.times(4)))
-        puts = {name: partial(_put_anew, one, payload) for name, one in contenders.items()}
-        yield from _compared("put", payload, interleave(puts, effort.times(2)))
+        yield from _compared("put", payload, _writing(contenders, payload, effort.times(2)))
 
 
 def _verified(name: str, contender: Contender, payload: Payload) -> Sequence[str]:
@@ -96,6 +97,20 @@ def _put_anew(contender: Contender, payload: Payload) -> Sequence[str]:
     contender.prepare(keys)
     contender.put(keys)
     return keys
+
+
+def _writing(contenders: Mapping[str, Contender], payload: Payload, rounds: int) -> dict[str, Series]:
+    """Writes under new keys each time, which are chosen and, where URLs are signed, signed off the clock."""
+    keys: dict[str, Sequence[str]] = {}
+
+    def prepare(name: str) -> None:
+        keys[name] = fresh_keys(len(payload.pages))
+        contenders[name].prepare(keys[name])
+
+    def put(name: str) -> None:
+        contenders[name].put(keys[name])
+
+    return interleave({name: partial(put, name) for name in contenders}, rounds, prepare)
 
 
 def _compared(operation: str, payload: Payload, series: Mapping[str, Series]) -> Iterator[Record]:

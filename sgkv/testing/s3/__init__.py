@@ -8,3 +8,9 @@ ACCESS_KEY, SECRET_KEY = "sgkv-test-access", "sgkv-test-secret-0123456789"
 REGION = "us-east-1"
 DIRECTORY_BUCKET = "sgkv--use1-az4--x-s3"
 BUCKET = "sgkv-test"
+
+
+def tier_settings(endpoint: str, bucket: str = BUCKET, **settings: object) -> dict[str, object]:
+    """A tier of a configuration over one of these servers."""
+    known = {"region": REGION, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+    return {"type": "s3", "bucket": bucket, "endpoint": endpoint, **known, **settings}
