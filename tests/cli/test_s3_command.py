@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sgkv.cli.app import app
-from sgkv.testing.s3 import ACCESS_KEY, DIRECTORY_BUCKET, SECRET_KEY
+from sgkv.testing.s3 import DIRECTORY_BUCKET, SECRET_KEY, tier_settings
 from sgkv.testing.s3.double import S3Double
 
 
@@ -22,10 +22,7 @@ def double() -> Iterator[S3Double]:
 
 @pytest.fixture
 def config(tmp_path: Path, double: S3Double) -> Path:
-    tier = {
-        "type": "s3", "bucket": DIRECTORY_BUCKET, "endpoint": double.endpoint, "prefix": "fleet/",
-        "access_key": ACCESS_KEY, "secret_key": SECRET_KEY, "region": "us-east-1",
-    }  # fmt: skip
+    tier = tier_settings(double.endpoint, DIRECTORY_BUCKET, prefix="fleet/")
     path = tmp_path / "sgkv.json"
     path.write_text(json.dumps({"ttl": "36h", "tiers": [{"type": "cpu", "capacity": "64MiB"}, tier]}))
     return path

@@ -39,8 +39,13 @@ def settings(folder: "Folder | Path", *, cpu: bool = True, **disk: object) -> Se
     path = folder.path if isinstance(folder, Folder) else folder
     tiers: list[Settings] = [{"type": "cpu", "capacity": "64MiB"}] if cpu else []
     tiers.append({"type": "disk", "path": str(path), "capacity": "1GiB", "deadlines": PATIENT, **disk})
+    return over(*tiers)
+
+
+def over(*tiers: Settings) -> Settings:
+    """A patient store over these tiers."""
     engine = {"exists_deadline": 20, "get_deadline": 30, "set_deadline": 30}
-    return {"tiers": tiers, "write_behind": {"tail_delay": 0.05}, "engine": engine}
+    return {"tiers": [*tiers], "write_behind": {"tail_delay": 0.05}, "engine": engine}
 
 
 def assert_same(answer: Generation, reference: Generation) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -102,6 +103,16 @@ class Served:
         for value, total in self.samples(name, label).items():
             if total > before.get(value, 0.0):
                 added[value] = total - before.get(value, 0.0)
+
+    @contextmanager
+    def unserved(self) -> Iterator[Counter[str]]:
+        """Pages that the block asks for in vain, by reason: not found, or found and not read."""
+        reasons: Counter[str] = Counter()
+        looked_up, read = self.counting("lookup_pages", "result"), self.counting("miss_pages", "reason")
+        with looked_up as found, read as missed:
+            yield reasons
+        reasons.update(missed)
+        reasons.update({reason: pages for reason, pages in found.items() if reason != "hit"})
 
     def crash(self, seed: int) -> list[list[int]]:
         """SIGKILL every process at an arbitrary moment of four concurrent requests; their prompts."""

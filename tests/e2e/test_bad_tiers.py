@@ -1,8 +1,5 @@
 """A tier that is slow, hangs, fails or lies: right answers, in bounded time, and the reason counted."""
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,16 +40,6 @@ def trouble(folder: Folder, **disk: object) -> Settings:
     return settings(folder, cpu=False, **options)
 
 
-@contextmanager
-def unserved(llama: Served) -> Iterator[Counter[str]]:
-    """Pages that the block asks for in vain, by reason: not found, or found and not read."""
-    reasons: Counter[str] = Counter()
-    with llama.counting("lookup_pages", "result") as found, llama.counting("miss_pages", "reason") as missed:
-        yield reasons
-    reasons.update(missed)
-    reasons.update({reason: pages for reason, pages in found.items() if reason != "hit"})
-
-
 def cached_by_right_answers_in_time(llama: Served, plain) -> list[int]:
     """Ask for every prompt; the cached tokens of each."""
     answers = {seed: llama.again(prompt(seed)) for seed in SEEDS}
@@ -66,7 +53,7 @@ def cached_by_right_answers_in_time(llama: Served, plain) -> list[int]:
 @pytest.mark.parametrize(("fault", "reason"), [("error", "tier_error"), ("hang", "timeout")])
 def test_a_tier_that_always_fails(fault: str, reason: str, llama: Served, stored: Folder, plain):
     llama.attach(trouble(stored, faults={fault: 1.0}))
-    with unserved(llama) as reasons:
+    with llama.unserved() as reasons:
         assert cached_by_right_answers_in_time(llama, plain) == NOTHING
     assert reasons.total() == PAGES * len(SEEDS)
     assert reason in reasons
@@ -75,7 +62,7 @@ def test_a_tier_that_always_fails(fault: str, reason: str, llama: Served, stored
 
 def test_a_tier_that_fails_is_left_alone(llama: Served, stored: Folder, plain):
     llama.attach(trouble(stored, faults={"error": 1.0}, breaker={"failures": 2, "cooldown": 60.0}))
-    with unserved(llama) as reasons:
+    with llama.unserved() as reasons:
         assert cached_by_right_answers_in_time(llama, plain) == NOTHING
     assert reasons.keys() == {"tier_error", "breaker_open"}
 
@@ -88,7 +75,7 @@ def test_a_tier_that_fails_now_and_then(
     faults: dict[str, float], reason: str, llama: Served, stored: Folder, plain
 ):
     llama.attach(trouble(stored, faults=faults))
-    with unserved(llama) as reasons:
+    with llama.unserved() as reasons:
         cached_by_right_answers_in_time(llama, plain)
     assert reason in reasons
     assert reasons.keys() <= {reason, "absent", "breaker_open"}
@@ -100,7 +87,7 @@ def test_a_tier_that_returns_wrong_bits(llama: Served, tmp_path: Path, plain):
     llama.attach(settings(folder))
     llama.cold(ids, folder)
     llama.attach(trouble(folder, deadlines=PATIENT, faults={"corrupt": 1.0}))
-    with unserved(llama) as reasons:
+    with llama.unserved() as reasons:
         answer = llama.again(ids)
     assert_same(answer, plain[SEEDS[0]])
     assert reasons.keys() == {"corrupt"}
@@ -109,7 +96,7 @@ def test_a_tier_that_returns_wrong_bits(llama: Served, tmp_path: Path, plain):
 def test_a_tier_slower_than_its_deadline(llama: Served, stored: Folder, plain):
     """The first read takes up the link for so long that lookups after it time out too."""
     llama.attach(trouble(stored, simulate={"bandwidth": "1MiB"}))
-    with unserved(llama) as reasons:
+    with llama.unserved() as reasons:
         assert cached_by_right_answers_in_time(llama, plain) == NOTHING
     assert reasons == {"timeout": PAGES * len(SEEDS)}
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from sgkv.backends.s3 import S3Backend
-from sgkv.demo.results import Ratio
-from sgkv.testing.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY
+from sgkv.testing.pairs import Ratio, ask_in_turns
+from sgkv.testing.s3 import tier_settings
 from sgkv.testing.s3.weed import SeaweedServer
 from sgkv.testing.waiting import wait_until
-from tests.e2e.rig import PATIENT, Folder, Settings, assert_same, prompt, settings
+from tests.e2e.buckets import stored_bytes
+from tests.e2e.rig import OUTPUT_TOKENS, PATIENT, Folder, Settings, assert_same, over, prompt, settings
 from tests.e2e.served import MakeServer, Served
 
 pytestmark = pytest.mark.server
@@ -31,20 +31,12 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedServer]:
 def node(folder: Folder, bucket: SeaweedServer, **s3: object) -> Settings:
     """A store whose memory and disk are its own and whose bucket is everybody's."""
     store = settings(folder)
-    far = {
-        "type": "s3", "bucket": BUCKET, "endpoint": bucket.endpoint, "prefix": PREFIX, "region": REGION,
-        "access_key": ACCESS_KEY, "secret_key": SECRET_KEY, **s3,
-    }  # fmt: skip
-    return {**store, "tiers": [*store["tiers"], far]}
+    return {**store, "tiers": [*store["tiers"], *over_bucket(bucket, **s3)["tiers"]]}
 
 
-def stored_bytes(bucket: SeaweedServer) -> int:
-    """Of all blobs in the bucket."""
-    reader = S3Backend(bucket.options(prefix=PREFIX, list_seconds=None))
-    try:
-        return sum(info.size for info in reader.scan())
-    finally:
-        reader.close()
+def over_bucket(bucket: SeaweedServer, **s3: object) -> Settings:
+    """A store of nothing but the bucket."""
+    return over(tier_settings(bucket.endpoint, prefix=PREFIX, **s3))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +45,8 @@ def writer(llama: Served, bucket: SeaweedServer, tmp_path_factory: pytest.TempPa
     folder = Folder(tmp_path_factory.mktemp("writer") / "kv")
     llama.attach(node(folder, bucket, deadlines=PATIENT))
     assert_same(llama.cold(llama.first_ids, folder), llama.first)
-    wait_until(lambda: stored_bytes(bucket) >= llama.stored_bytes(llama.first_ids), "the bucket to have it")
+    options = bucket.options(prefix=PREFIX, list_seconds=None)
+    wait_until(lambda: stored_bytes(options) >= llama.stored_bytes(llama.first_ids), "the bucket to have it")
     return llama
 
 
@@ -93,18 +86,31 @@ def test_a_bucket_that_dies_costs_next_to_nothing(
     without = Folder(tmp_path / "kv")
     writer.attach(settings(without))
     bucket.kill()
-    plain, ours = [], []
-    for number in range(PAIRS + 1):
-        ids = prompt(500 + number, LONG)
-        pair = [(writer, plain), (reader, ours)]
-        answers, folders = [], [without, reader.folder]
-        sizes = [folder.size() for folder in folders]
-        for served, times in pair if number % 2 else reversed(pair):
-            answers.append(served.generate(ids))
-            times.append(answers[-1].ttft_s)
-        assert_same(*answers)
-        assert [answer.cached_tokens for answer in answers] == [0, 0]
+    prompts = [prompt(500 + number, LONG) for number in range(PAIRS + 1)]
+    pairs, folders = [], [without, reader.folder]
+    sizes = [folder.size() for folder in folders]
+    for pair in ask_in_turns(writer.server, reader.server, prompts, OUTPUT_TOKENS):
+        assert_same(pair.ours.answer, pair.plain.answer)
+        assert pair.ours.answer.cached_tokens == pair.plain.answer.cached_tokens == 0
+        pairs.append(pair)
         for folder, size in zip(folders, sizes, strict=True):  # what they do afterwards, they have done
-            folder.wait_for_size(size + reader.stored_bytes(ids))
-    ratio = Ratio.of(ours[1:], plain[1:])
+            folder.wait_for_size(size + len(pairs) * reader.stored_bytes(prompts[0]))
+    ratio = Ratio.of_first_tokens(pairs[1:])
     assert ratio.within(BAR) is not False, ratio
+
+
+def test_what_a_dead_bucket_holds_is_computed_until_it_is_back(
+    writer: Served, reader: Served, bucket: SeaweedServer
+):
+    """The bucket was killed by the test before."""
+    alone = over_bucket(bucket, deadlines=PATIENT, breaker={"failures": 2, "cooldown": 0.2})
+    reader.attach(alone)
+    with reader.unserved() as reasons:
+        answers = [reader.again(writer.first_ids) for _ in range(3)]
+    for answer in answers:
+        assert_same(answer, writer.first)
+        assert answer.cached_tokens == 0
+    assert reasons.keys() == {"tier_error", "breaker_open"}
+    bucket.start()
+    wait_until(lambda: reader.again(writer.first_ids).cached_tokens, "the bucket to be used again")
+    reader.assert_restored(reader.again(writer.first_ids), writer.first, writer.first_ids)

@@ -15,7 +15,7 @@ import yaml
 from sgkv.backends.base import PutItem
 from sgkv.backends.s3 import S3Backend
 from sgkv.backends.s3.options import S3Options
-from sgkv.testing.s3 import ACCESS_KEY, BUCKET, DIRECTORY_BUCKET, REGION, SECRET_KEY
+from sgkv.testing.s3 import BUCKET, DIRECTORY_BUCKET, tier_settings
 from sgkv.testing.s3.double import S3Double, make_buckets
 from sgkv.testing.s3.mischief import Trouble
 from sgkv.testing.s3.weed import SeaweedServer
@@ -41,17 +41,10 @@ def prefix(tmp_path: Path) -> str:
 
 def configured(folder: Path, endpoint: str, prefix: str, *buckets: str, **settings: object) -> Path:
     """A node's disk, and the buckets, as tiers called disk, one, two."""
-    common = {
-        "endpoint": endpoint,
-        "prefix": prefix,
-        "region": REGION,
-        "access_key": ACCESS_KEY,
-        "secret_key": SECRET_KEY,
-        **settings,
-    }
     tiers = [{"type": "disk", "path": str(folder / "disk"), "capacity": "64MiB", "min_free": 0}]
     names = ("one", "two")
-    tiers += [{"type": "s3", "name": name, "bucket": it, **common} for name, it in zip(names, buckets)]  # noqa: B905
+    for name, bucket in zip(names, buckets):  # noqa: B905
+        tiers.append(tier_settings(endpoint, bucket, name=name, prefix=prefix, **settings))
     path = folder / "sgkv.yaml"
     path.write_text(yaml.safe_dump({"tiers": tiers}))
     return path

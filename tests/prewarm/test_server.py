@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from sgkv.cli.app import app
 from sgkv.testing.models import write_model
-from sgkv.testing.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY
+from sgkv.testing.s3 import tier_settings
 from sgkv.testing.s3.weed import SeaweedServer
 from sgkv.testing.server import SglangServer
 from sgkv.testing.waiting import wait_until
@@ -145,5 +145,4 @@ def disk(home: Path, name: str) -> Settings:
 
 
 def bucket(weed: SeaweedServer) -> Settings:
-    keys = {"region": REGION, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
-    return {"type": "s3", "bucket": BUCKET, "endpoint": weed.endpoint, **keys}
+    return tier_settings(weed.endpoint)

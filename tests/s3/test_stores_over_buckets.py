@@ -11,7 +11,7 @@ from sgkv.config import load, resolve
 from sgkv.reasons import MissReason
 from sgkv.store.build import build_store
 from sgkv.store.store import Store
-from sgkv.testing.s3 import ACCESS_KEY, BUCKET, DIRECTORY_BUCKET, SECRET_KEY
+from sgkv.testing.s3 import BUCKET, DIRECTORY_BUCKET, tier_settings
 from sgkv.testing.s3.double import S3Double
 from sgkv.testing.s3.mischief import Trouble
 from sgkv.testing.s3.weed import SeaweedServer
@@ -28,10 +28,7 @@ def node(tmp_path: Path, prefix: str) -> Iterator[Node]:
     opened: list[Store] = []
 
     def start(endpoint: str, bucket: str = BUCKET, *, ttl: object = None, **s3: object) -> Store:
-        far = {
-            "type": "s3", "bucket": bucket, "endpoint": endpoint, "prefix": prefix, "region": "us-east-1",
-            "access_key": ACCESS_KEY, "secret_key": SECRET_KEY, "deadlines": PATIENT, **s3,
-        }  # fmt: skip
+        far = tier_settings(endpoint, bucket, prefix=prefix, **{"deadlines": PATIENT, **s3})
         disk = {"type": "disk", "path": str(tmp_path / str(len(opened))), "capacity": "64MiB"}
         tiers = [{"type": "cpu", "capacity": "8MiB"}, {**disk, "deadlines": PATIENT, "min_free": 0}, far]
         settings = {"tiers": tiers, "chunk_tokens": 64, "ttl": ttl, "write_behind": {"tail_delay": 0.05}}
