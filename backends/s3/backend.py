@@ -87,17 +87,19 @@ class S3Backend(Backend):
         self._objects = Objects(plane, options, self._known, self._faults, directory=address.directory)
         self._writer = Writer(self._objects, self._known)
         self._listing = Listing(control, options.bucket, options.prefix, directory=address.directory)
-        # Apart: large transfers must not keep existence checks waiting, which a scheduler waits for.
+        # Apart: large transfers must not keep existence checks waiting, which a scheduler waits for, nor
+        # deletions, which come in the middle of reads; and these, partly boto3's, must hold no writer.
         self._probers = self._workers("probe", options.probes)
         self._readers = self._workers("read", options.concurrency)
         self._writers = self._workers("write", options.concurrency)
+        self._removers = self._workers("remove", options.concurrency)
         self._prober = Prober(self._objects, self._known, self._probers, options.read_timeout)
         self._removal = Removal(
             self._objects,
             self._listing,
             self._known,
             self._faults,
-            self._writers,
+            self._removers,
             lambda: self._gate.closed,
         )
         self._survey = Survey(
@@ -192,17 +194,14 @@ class S3Backend(Backend):
     def stats(self) -> BackendStats:
         """Counters are requests by kind, bytes moved, retries, and errors by kind."""
         bounds = self._probers.bounds("probe") | self._readers.bounds("read")
-        return replace(
-            self._known.stats(),
-            bounds=bounds | self._writers.bounds("write"),
-            counters=self._faults.counters(),
-        )
+        bounds |= self._writers.bounds("write") | self._removers.bounds("remove")
+        return replace(self._known.stats(), bounds=bounds, counters=self._faults.counters())
 
     def close(self) -> None:
         ends = time.monotonic() + _DRAIN_SECONDS
         self._gate.close(_DRAIN_SECONDS)
         self._objects.close()
-        for pool in (self._examiner, self._probers, self._readers, self._writers):
+        for pool in (self._examiner, self._probers, self._readers, self._writers, self._removers):
             pool.close(max(0.0, ends - time.monotonic()))
         self._survey.close(max(0.0, ends - time.monotonic()))
         self._listing.close()

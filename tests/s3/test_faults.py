@@ -146,6 +146,28 @@ def test_a_write_given_up_on_its_way_is_never_published(double: S3Double, open_s
     assert backend.contains([KEY]) == [False]
 
 
+def test_a_bulk_deletion_that_hangs_keeps_no_write_waiting(
+    double: S3Double, open_s3: Open, prefix: str
+) -> None:
+    backend = open_s3(double.options(prefix=prefix, **QUICK, concurrency=1))
+    assert put(backend, "old/c/1", DATA) is Status.OK
+    asked, answer = threading.Event(), threading.Event()
+
+    def choose(method: str, path: str) -> Trouble | None:
+        if method != "POST":
+            return None
+        asked.set()
+        return Trouble(until=answer)
+
+    double.mischief.choose = choose
+    deletion = threading.Thread(target=backend.delete_prefix, args=("old/",))
+    deletion.start()
+    assert asked.wait(10)
+    assert backend.put([PutItem(key_of(2), [memoryview(DATA)])], Deadline(5.0)) == [Status.OK]
+    answer.set()
+    deletion.join(10)
+
+
 def test_a_storm_opens_the_breaker(double: S3Double, open_s3: Open, prefix: str) -> None:
     policy = BreakerPolicy(consecutive_failures=3, window=100, cooldown_s=60.0)
     backend = open_s3(double.options(prefix=prefix, **QUICK))
