@@ -57,7 +57,7 @@ class CellSession(PageSession):
         self.layout = layout
         self.namespace = cells[0].namespace
         self._store = store
-        self._cells = cells
+        self.cells = cells
         self._sessions = [store.open(cell.namespace, cell.cut.layout, producer) for cell in cells]
         self.pages_per_chunk = self._sessions[0].pages_per_chunk
         in_place = all(cell.cut.contiguous for cell in cells)
@@ -79,7 +79,7 @@ class CellSession(PageSession):
 
     def set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
         """True for pages of cells that are another rank's to store, too."""
-        if not any(cell.writes for cell in self._cells):
+        if not any(cell.writes for cell in self.cells):
             return [True] * len(pages)
         stored: list[bool] = []
         for batch in self._batches(span):
@@ -102,10 +102,10 @@ class CellSession(PageSession):
         return span.batches(self._most or max(1, len(span.hashes)), self.pages_per_chunk)
 
     def _get(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[MissReason | None]:
-        parts = [_targets(cell.cut, pages) for cell in self._cells]
+        parts = [_targets(cell.cut, pages) for cell in self.cells]
         found = self._store.get_each(self._sessions, span, parts, deadline)
         reasons = [next(filter(None, each), None) for each in zip(*found, strict=True)]
-        for cell, part in zip(self._cells, parts, strict=True):
+        for cell, part in zip(self.cells, parts, strict=True):
             if not cell.cut.contiguous:
                 for page, (buffer,), reason in zip(pages, part, reasons, strict=True):
                     if reason is None:
@@ -113,9 +113,9 @@ class CellSession(PageSession):
         return reasons
 
     def _set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
-        ours = [cell.writes for cell in self._cells]
-        parts = [_targets(cell.cut, pages) for cell in compress(self._cells, ours)]
-        for cell, part in zip(compress(self._cells, ours), parts, strict=True):
+        ours = [cell.writes for cell in self.cells]
+        parts = [_targets(cell.cut, pages) for cell in compress(self.cells, ours)]
+        for cell, part in zip(compress(self.cells, ours), parts, strict=True):
             if not cell.cut.contiguous:
                 for page, (buffer,) in zip(pages, part, strict=True):
                     cell.cut.gather(page, buffer)

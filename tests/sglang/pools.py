@@ -77,32 +77,40 @@ def mla(
     *,
     pages: int = 16,
     dtype: torch.dtype = torch.float32,
+    layers: int = LAYERS,
     start_layer: int = 0,
 ) -> Pools:
     device = MLATokenToKVPool(
-        pages * page_size, page_size, dtype, LORA, ROPE, LAYERS, "cpu", enable_memory_saver=False,
-        start_layer=start_layer, end_layer=start_layer + LAYERS,
+        pages * page_size, page_size, dtype, LORA, ROPE, layers, "cpu", enable_memory_saver=False,
+        start_layer=start_layer, end_layer=start_layer + layers,
     )  # fmt: skip
     host = MLATokenToKVPoolHost(
-        _info(device), 1.0, 0, page_size, layout, target_layer_num=LAYERS,
+        _info(device), 1.0, 0, page_size, layout, target_layer_num=layers,
         override_kv_cache_dim=device.kv_cache_dim, **_host_options(device, page_size, pages),
     )  # fmt: skip
     return Pools(device, host)
 
 
-def sliding_pools(page_size: int = 16, *, pages: int = 16, dtype: torch.dtype = torch.float32) -> Any:
+def sliding_pools(
+    page_size: int = 16, *, pages: int = 16, dtype: torch.dtype = torch.float32, heads: int = HEADS
+) -> Any:
     """Device pools of a model of which one layer attends to everything, two to a window."""
     return SWAKVPool(
-        pages * page_size, pages * page_size, page_size, dtype, HEADS, DIM,
+        pages * page_size, pages * page_size, page_size, dtype, heads, DIM,
         swa_attention_layer_ids=[1, 2], full_attention_layer_ids=[0], device="cpu",
     )  # fmt: skip
 
 
 def sliding_window(
-    layout: str = "page_first", page_size: int = 16, *, pages: int = 16, dtype: torch.dtype = torch.float32
+    layout: str = "page_first",
+    page_size: int = 16,
+    *,
+    pages: int = 16,
+    dtype: torch.dtype = torch.float32,
+    heads: int = HEADS,
 ) -> tuple[Pools, Pools]:
     """(full, swa): one layer attends to everything, two to a window."""
-    both = sliding_pools(page_size, pages=pages, dtype=dtype)
+    both = sliding_pools(page_size, pages=pages, dtype=dtype, heads=heads)
     full, swa = both.full_kv_pool, both.swa_kv_pool
     return (
         Pools(full, _mha_host(MHATokenToKVPoolHost, full, layout, page_size, pages)),

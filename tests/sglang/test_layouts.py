@@ -1,8 +1,6 @@
 """Written with one host layout, read with another: converted where the bytes can be, else missed."""
 
-from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import pytest
 import torch
@@ -10,43 +8,15 @@ import torch
 from sgkv.sglang.cpu import install as install_row_copies
 from tests.sglang import pools as make
 from tests.sglang.conftest import Rig, after, chain, published, read, transfer, write
+from tests.sglang.copies import device_rows, from_device, random_device, to_device
 from tests.sglang.pools import Pools, fill, page_bytes, slots
 
-IO = {"layer_first": "kernel", "page_first": "kernel", "page_first_direct": "direct", "page_head": "kernel"}
-"""Which of SGLang's copies between device and host takes which layout."""
 PAGES = 7
 
 
 @pytest.fixture(scope="module", autouse=True)
 def row_copies() -> None:
     install_row_copies()
-
-
-def device_layers(device: Any) -> list[torch.Tensor]:
-    return [*device.k_buffer, *device.v_buffer] if hasattr(device, "k_buffer") else list(device.kv_buffer)
-
-
-def device_rows(pools: Pools, pages: Sequence[int]) -> list[torch.Tensor]:
-    """What attention would read: every layer's rows of these device pages, as bytes."""
-    at = slots(pages, pools.host.page_size)
-    return [layer[at].contiguous().view(torch.uint8) for layer in device_layers(pools.device)]
-
-
-def random_device(pools: Pools) -> None:
-    for layer in device_layers(pools.device):
-        raw = layer.view(torch.uint8)
-        raw.copy_(torch.randint(0, 256, raw.shape, dtype=torch.uint8))
-
-
-def from_device(pools: Pools, device: Sequence[int], host: Sequence[int]) -> None:
-    size, io = pools.host.page_size, IO[pools.host.layout]
-    pools.host.backup_from_device_all_layer(None, slots(host, size), slots(device, size), io)
-
-
-def to_device(pools: Pools, host: Sequence[int], device: Sequence[int]) -> None:
-    size, io = pools.host.page_size, IO[pools.host.layout]
-    for layer in range(make.LAYERS):
-        pools.host.load_to_device_per_layer(None, slots(host, size), slots(device, size), layer, io)
 
 
 def check_conversion(rig: Rig, writer: Pools, reader: Pools) -> None:
