@@ -21,7 +21,6 @@ from sgkv.store.lookup import Found
 from sgkv.store.span import Span
 
 _SCRATCH_BYTES = 32 << 20
-"""Of cells that do not lie together in a page: copied so many at a time, or one chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +35,21 @@ class Cell:
 
 
 def open_cells(
-    store: PageStore, cells: Sequence[Cell], layout: PageLayout, producer: str = ""
+    store: PageStore,
+    cells: Sequence[Cell],
+    layout: PageLayout,
+    producer: str = "",
+    *,
+    scratch_bytes: int = _SCRATCH_BYTES,
 ) -> PageSession:
-    """A session for a rank's pages, laid out as `layout`, which consist of `cells`."""
+    """A session for a rank's pages, laid out as `layout`, which consist of `cells`.
+
+    Cells that do not lie together in a page are copied `scratch_bytes` at a time, or one chunk.
+    """
     (first, *others) = cells
     if first.writes and first.cut.whole and not others:
         return store.open(first.namespace, layout, producer)
-    return CellSession(store, cells, layout, producer)
+    return CellSession(store, cells, layout, producer, scratch_bytes)
 
 
 class CellSession(PageSession):
@@ -53,7 +60,14 @@ class CellSession(PageSession):
     batches.
     """
 
-    def __init__(self, store: PageStore, cells: Sequence[Cell], layout: PageLayout, producer: str) -> None:
+    def __init__(
+        self,
+        store: PageStore,
+        cells: Sequence[Cell],
+        layout: PageLayout,
+        producer: str,
+        scratch_bytes: int,
+    ) -> None:
         self.layout = layout
         self.namespace = cells[0].namespace
         self._store = store
@@ -61,7 +75,7 @@ class CellSession(PageSession):
         self._sessions = [store.open(cell.namespace, cell.cut.layout, producer) for cell in cells]
         self.pages_per_chunk = self._sessions[0].pages_per_chunk
         in_place = all(cell.cut.contiguous for cell in cells)
-        self._most = None if in_place else max(self.pages_per_chunk, _SCRATCH_BYTES // layout.page_bytes)
+        self._most = None if in_place else max(self.pages_per_chunk, scratch_bytes // layout.page_bytes)
 
     def lookup(self, span: Span, deadline: Deadline) -> Found:
         found = self._store.lookup_each(self._sessions, span, deadline)
