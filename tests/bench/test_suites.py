@@ -51,6 +51,9 @@ CASES = {
         *(f"lookup_400{how}" for how in ("", "_asked", "_known")),
     ],
     "kernels": COMPILED + MOVED,
+    "linker": [  # and first tokens, of which e2e/test_linker has the like
+        f"layerwise_overlap{how}" for how in ("", "_slow_load", "_slow_compute")
+    ],
     "mooncake": [
         *(f"{operation}_{batch}" for batch in ("1MiB_b16", "8MiB_b8") for operation in ("put", "get")),
         "lookup_400",
@@ -70,14 +73,18 @@ BARRED = {
     "mooncake": set(CASES["mooncake"]),
     "vllm": {"tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400"},
     "kernels": {case for case in COMPILED + MOVED if not case.startswith("h2d")},
+    "linker": set(CASES["linker"]),
 }
 """Cases that the project promises something for."""
+END_ON_SERVERS = {"s3", "linker"}
+"""Suites whose last cases start engines."""
 
 
 @pytest.fixture(scope="module", params=SUITES)
 def suite(request: pytest.FixtureRequest) -> tuple[str, list[Record]]:
+    count = len(CASES[request.param]) if request.param in END_ON_SERVERS else None
     with Scratch() as scratch, closing(measure(request.param, LITTLE, scratch)) as records:
-        return request.param, list(islice(records, len(CASES["s3"]) if request.param == "s3" else None))
+        return request.param, list(islice(records, count))
 
 
 def test_it_has_its_cases(suite: tuple[str, list[Record]]) -> None:

@@ -18,6 +18,7 @@ SUITES = (
     "startup",
     "trouble",
     "kernels",
+    "linker",
     "s3",
     "mooncake",
     "node",
