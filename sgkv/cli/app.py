@@ -53,6 +53,14 @@ class Mode(StrEnum):
     DYNAMIC = "dynamic"
 
 
+class ConnectorRole(StrEnum):
+    """Roles of vLLM's connectors."""
+
+    BOTH = "kv_both"
+    PREFILL = "kv_producer"
+    DECODE = "kv_consumer"
+
+
 class DemoEngine(StrEnum):
     """Whose prompts the demo serves."""
 
@@ -123,10 +131,19 @@ def vllm_args(
     host_memory: Annotated[
         str, typer.Option(help="Of vLLM's own first tier, in host memory, e.g. 32GiB.")
     ] = "4GiB",
+    *,
+    connector: Annotated[
+        bool, typer.Option("--connector", help="Between blocks and store, without vLLM's host memory.")
+    ] = False,
+    role: Annotated[
+        ConnectorRole, typer.Option(help="Of the connector: prefill and decode on engines of their own.")
+    ] = ConnectorRole.BOTH,
 ) -> None:
     """Print the flag that makes vLLM use sgkv, quoted for a shell."""
-    from sgkv.cli.vllm_args import print_flags
+    from sgkv.cli.vllm_args import print_connector_flags, print_flags
 
+    if connector:
+        raise typer.Exit(print_connector_flags(config, role))
     raise typer.Exit(print_flags(config, host_memory))
 
 

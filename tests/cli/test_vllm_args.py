@@ -44,3 +44,13 @@ def test_a_bad_file_and_a_bad_size_are_refused(tmp_path: Path) -> None:
     bad = run("--host-memory", "much")
     assert bad.exit_code == 2
     assert "--host-memory" in bad.stderr
+
+
+def test_the_connector_has_a_role_and_recomputes_what_fails(tmp_path: Path) -> None:
+    file = tmp_path / "sgkv.yaml"
+    file.write_text("tiers:\n  - {type: disk, capacity: 1GiB}\n")
+    _, value = shlex.split(run("--connector", "--role", "kv_producer", "--config", str(file)).stdout)
+    found = json.loads(value)
+    assert (found["kv_connector"], found["kv_role"]) == ("SgkvConnector", "kv_producer")
+    assert found["kv_load_failure_policy"] == "recompute"
+    assert found["kv_connector_extra_config"] == {"config": str(file)}
