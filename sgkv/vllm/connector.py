@@ -25,14 +25,15 @@ from sgkv.boundary import contained
 from sgkv.config import load, resolve
 from sgkv.counters import Counters
 from sgkv.store.build import build_store
-from sgkv.vllm.connecting.groups import page_tokens, served_groups
-from sgkv.vllm.connecting.messages import Orders, Report
+from sgkv.vllm.connecting.envelopes import Orders, Report
+from sgkv.vllm.connecting.groups import page_tokens
 from sgkv.vllm.connecting.pending import PendingSaves
-from sgkv.vllm.connecting.planning import plan_of, questions_of, rank_of
+from sgkv.vllm.connecting.planning import plan_of, questions_of, rank_of, served_groups
 from sgkv.vllm.connecting.scheduling import Scheduling
 from sgkv.vllm.connecting.stats import SgkvPromMetrics, SgkvStats, as_stats
 from sgkv.vllm.connecting.working import Working
 from sgkv.vllm.facts import read_facts
+from sgkv.vllm.metrics import Increments
 from sgkv.vllm.naming import model_identity
 
 logger = logging.getLogger("sgkv")
@@ -60,6 +61,7 @@ class SgkvConnector(KVConnectorBase_V1, SupportsHMA):
         self._counters = Counters()
         self._scheduling: Scheduling | None = None
         self._working: Working | None = None
+        self._increments: Increments | None = None
         if role is KVConnectorRole.SCHEDULER:
             ranks = vllm_config.parallel_config.world_size
             plan = plan_of(transfer, self._resolved.config, self._groups, self._page_tokens)
@@ -126,16 +128,19 @@ class SgkvConnector(KVConnectorBase_V1, SupportsHMA):
         for warning in self._resolved.warnings:
             logger.warning("sgkv: %s", warning)
         store = build_store(self._resolved)
+        self._increments = Increments(store.counters)
         self._working = Working(store, config, model, rank, self._groups, self._page_tokens, kv_caches)
 
     def handle_preemptions(self, kv_connector_metadata: Any) -> None:
         """The first call of a step."""
         if self._working is not None:
-            self._working.before(kv_connector_metadata)
+            orders = kv_connector_metadata
+            self._working.before(orders.revoked, orders.forgotten, reset=orders.reset)
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         if self._working is not None:
-            self._working.start(self._get_connector_metadata())
+            orders: Any = self._get_connector_metadata()
+            self._working.start(orders.lookups, orders.loads)
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         if self._working is not None:
@@ -146,7 +151,8 @@ class SgkvConnector(KVConnectorBase_V1, SupportsHMA):
 
     def wait_for_save(self) -> None:
         if self._working is not None:
-            self._working.after(self._get_connector_metadata())
+            orders: Any = self._get_connector_metadata()
+            self._working.after(orders.saves)
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         """For callers of 0.32's older form; failures are told in `get_transfer_results` only."""
@@ -164,10 +170,13 @@ class SgkvConnector(KVConnectorBase_V1, SupportsHMA):
         return self._working.lost_blocks() if self._working is not None else set()
 
     def build_connector_worker_meta(self) -> Report | None:
-        return self._working.report() if self._working is not None else None
+        if self._working is None:
+            return None
+        report = Report(self._working.answers(), self._working.ended())
+        return report if report.answers or report.ended else None
 
     def get_kv_connector_stats(self) -> SgkvStats | None:
-        return as_stats(self._working.increments()) if self._working is not None else None
+        return as_stats(self._increments.new()) if self._increments is not None else None
 
     @classmethod
     def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from sgkv.demo import matrix
 from sgkv.demo.replies import ask_vllm, compare
 from sgkv.testing.models import write_model
 from sgkv.testing.vllm import VllmHost
+from sgkv.vllm.launch import connector_config
 from tests.cross.scrambled import scramble
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
@@ -47,6 +48,13 @@ def test_in_bfloat16_no_token_changes_that_the_reader_was_sure_of(
 ) -> None:
     rows = matrix.play(vllm_host, tmp_path, "qwen3", "bfloat16", count=2)
     assert [row.complaints for row in rows] == [[], []]
+
+
+def test_the_connector_reads_what_sglang_has_stored(vllm_host: VllmHost, llama: Played) -> None:
+    settings = matrix.configuration(llama.folder / "kv", KIND, DTYPE)
+    with vllm_host.start(llama.folder / "model", connector_config(settings)) as engine:
+        found = compare(PROMPTS, ask_vllm(engine), "connector")
+    assert matrix.Row(KIND, DTYPE, "sglang", "vllm", found).complaints == []
 
 
 def test_another_model_of_the_same_shape_finds_nothing(

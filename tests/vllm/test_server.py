@@ -1,4 +1,4 @@
-"""The tier where vLLM runs as it is served: API server, engine and worker each in a process of its own."""
+"""The tier and the connector where vLLM runs as it is served: each of its parts in its own process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from sgkv.testing.vllm.server import VllmServer
 from sgkv.testing.waiting import wait_until
-from sgkv.vllm.launch import transfer_config
+from sgkv.vllm.launch import connector_config, transfer_config
 from sgkv.vllm.leftovers import orphans
 from tests.vllm.rig import CHUNK, FULL_TOKENS, HOST_BYTES, Rig, blobs, prompt, settings
 
@@ -36,3 +36,24 @@ def test_a_killed_server_hands_its_kv_on(rig: Rig, tmp_path: Path) -> None:
         again = engine.one(prompt(2))
     assert (again.output_ids, again.cached_tokens) == (answer, FULL_TOKENS)
     assert len(left) == 1
+
+
+def test_the_connectors_two_sides_work_from_two_processes(rig: Rig, tmp_path: Path) -> None:
+    folder = tmp_path / "kv"
+    with rig.connected(folder) as engine:
+        cold = engine.one(prompt(1)).output_ids
+        engine.settle()
+    with VllmServer(rig.model(), connector_config(settings(folder)), log=tmp_path / "log") as server:
+        assert server.complete(prompt(1), 16) == (cold, FULL_TOKENS)
+        metrics = server.metrics()
+        answer, cached = server.complete(prompt(2), 16)
+        stored = "vllm:sgkv_written_bytes_total{"
+        wait_until(lambda: cached == 0 and stored in server.metrics(), "KV that is stored", timeout=60)
+        server.kill()
+    assert (
+        f'vllm:sgkv_hit_pages_total{{engine="0",model_name="model",tier="disk"}} {FULL_TOKENS // 64}'
+        in metrics
+    )
+    with rig.connected(folder) as engine:
+        again = engine.one(prompt(2))
+    assert (again.output_ids, again.cached_tokens) == (answer, FULL_TOKENS)

@@ -11,7 +11,7 @@ from sgkv.backends.workers import WorkerPool
 from sgkv.boundary import contained
 from sgkv.counters import Counters
 from sgkv.reasons import MissReason
-from sgkv.store.pools import Need, PoolCover, restorable
+from sgkv.store.pools import Need, PoolCover, leading, restorable
 from sgkv.store.span import Span
 from sgkv.vllm.connecting.messages import Answer, Lookup
 from sgkv.vllm.connecting.shelves import Shelf, Shelves
@@ -80,6 +80,12 @@ class Lookups:
         if self._worker.submit(find) is None:
             self._answers.put((lookup.number, Answer(0)))
 
+    def forget(self, request: str) -> None:
+        """Give back what is kept for a request, also by a lookup of it that is under way."""
+        held = self._held
+        if held is not None and self._worker.submit(lambda: held.release(request)) is None:
+            held.release(request)
+
     def take(self) -> dict[int, Answer]:
         """Answers since the last time."""
         found = {}
@@ -113,16 +119,15 @@ class Lookups:
 
     def _hold(self, request: str, span: Span, shelf: Shelf) -> Answer:
         """Keep what is in memory, if that is all of it."""
-        if self._held is None or not span.hashes:
-            return Answer(len(span.hashes))
-        leases = shelf.session.lease(span)
-        count = next((at for at, lease in enumerate(leases) if lease is None), len(leases))
-        kept = {h: lease for h, lease in zip(span.hashes, leases, strict=True) if lease is not None}
-        if count < len(leases):
+        count = leading(shelf.session.near(span))
+        if self._held is None or not count or count < len(span.hashes):
+            return Answer(len(span.hashes), count)
+        leases = dict(zip(span.hashes, shelf.session.lease(span), strict=True))
+        kept = {page: lease for page, lease in leases.items() if lease is not None}
+        if len(kept) < len(leases):  # some have been evicted meanwhile
             _release(kept)
-            return Answer(len(leases), count)
-        held = self._held.keep(request, kept, shelf.pages.page_bytes)
-        return Answer(len(leases), count, held)
+            return Answer(count)
+        return Answer(count, count, self._held.keep(request, kept, shelf.pages.page_bytes))
 
 
 def _cover(shelf: Shelf, present: list[bool]) -> PoolCover:

@@ -12,10 +12,34 @@ from sgkv.vllm.connecting.groups import Group
 from sgkv.vllm.connecting.questions import Questions
 from sgkv.vllm.connecting.shelves import Rank
 from sgkv.vllm.connecting.tracking import Plan
+from sgkv.vllm.facts import row_shape
 
 _SOURCES = {"disk": CacheHitSource.DISK, "mooncake": CacheHitSource.P2P}
 _STEPS_SECONDS = 5.0
 """Added to a lookup's deadline: its answer comes with a step of the engine, which may be long."""
+
+
+class UnservedModelError(ValueError):
+    """A model whose KV the connector cannot move; the text says why and what to use instead."""
+
+
+def served_groups(config: Any, kv_cache: Any) -> list[Group]:
+    """The groups of vLLM's `VllmConfig` and `KVCacheConfig`; raises UnservedModelError."""
+    found = []
+    for index, group in enumerate(kv_cache.kv_cache_groups):
+        shape, reason = row_shape(config, group)
+        if shape is None:
+            raise UnservedModelError(
+                f"sgkv's connector cannot serve this model, because {reason}; its tier may: see docs/vllm.md"
+            )
+        spec = group.kv_cache_spec  # layers with a window in a full-attention group keep all blocks
+        window = spec.sliding_window if type(spec).__name__ == "SlidingWindowSpec" else 0
+        found.append(Group(index, tuple(group.layer_names), shape, window))
+    if config.parallel_config.pipeline_parallel_size != 1:
+        raise UnservedModelError("sgkv's connector does not serve pipeline parallelism")
+    if len({group.shape.block_tokens for group in found}) != 1:
+        raise UnservedModelError("sgkv's connector serves models whose layers have one block size")
+    return found
 
 
 def plan_of(transfer: Any, config: Config, groups: Sequence[Group], page_tokens: int) -> Plan:

@@ -23,7 +23,10 @@ class _Question:
     """When the request was first asked about."""
     asked: float
     attempt: int = 0
+    heard: Answer | None = None
+    """Of the ranks that have answered."""
     answer: Answer | None = None
+    """Of all ranks."""
     again: float = 0.0
     """When it may be asked anew, where the answer is shorter than was announced."""
 
@@ -60,12 +63,12 @@ class Questions:
         if question is None or question.first > first:
             self._ask(request, chain, first, stop)
             return None
-        if question.answer is None:
-            if self._clock() - question.asked < self._patience:
-                return None
-            self._settle(question, _NOTHING)
-        answer = question.answer or _NOTHING
         now = self._clock()
+        if question.answer is None and now - question.asked >= self._patience:
+            self._settle(question, _NOTHING)
+        answer = question.answer
+        if answer is None:
+            return None
         if question.first + answer.pages < min(announced, stop) and now < question.began + self._delivery:
             if now >= question.again:
                 self._ask(request, chain, first, stop)
@@ -77,10 +80,10 @@ class Questions:
         for number, answer in answers.items():
             question = self._open.get(number)
             if question is not None:
-                whole = answer if question.answer is None else question.answer | answer
-                question.answer = whole
-                if whole.ranks >= self._ranks:
-                    self._settle(question, whole)
+                heard = answer if question.heard is None else question.heard | answer
+                question.heard = heard
+                if heard.ranks >= self._ranks:
+                    self._settle(question, heard)
 
     def drop(self, request: str) -> bool:
         """Forget what was asked; whether workers may hold pages for it."""

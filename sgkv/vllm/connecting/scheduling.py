@@ -14,7 +14,8 @@ from typing import Any
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
 from sgkv.vllm.chains import Chain
-from sgkv.vllm.connecting.messages import Load, Orders, Pages, Report, Save, Tables
+from sgkv.vllm.connecting.envelopes import Orders, Report
+from sgkv.vllm.connecting.messages import Load, Pages, Save, Tables
 from sgkv.vllm.connecting.pending import PendingSaves, blocks_of
 from sgkv.vllm.connecting.questions import Questions
 from sgkv.vllm.connecting.tracking import Plan, Tracked, computed_after, newly_written

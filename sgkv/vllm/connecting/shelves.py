@@ -11,9 +11,8 @@ import torch
 from sgkv.config import Config
 from sgkv.identity import Namespace
 from sgkv.model import ModelIdentity
-from sgkv.store.session import Session
+from sgkv.store.base import PageSession, PageStore
 from sgkv.store.span import Span
-from sgkv.store.store import Store
 from sgkv.vllm.connecting.blocks import BlockPages, slots_of
 from sgkv.vllm.connecting.groups import Group
 from sgkv.vllm.connecting.messages import Pages
@@ -33,7 +32,7 @@ class Shelf:
     """One group."""
 
     group: Group
-    session: Session
+    session: PageSession
     pages: BlockPages
 
 
@@ -52,7 +51,7 @@ class Shelves:
 
     def __init__(
         self,
-        store: Store,
+        store: PageStore,
         config: Config,
         model: ModelIdentity,
         rank: Rank,

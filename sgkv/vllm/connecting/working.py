@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,17 +12,16 @@ import torch
 from sgkv.boundary import contained
 from sgkv.config import Config
 from sgkv.model import ModelIdentity
-from sgkv.store.store import Store
+from sgkv.store.base import PageStore
 from sgkv.transfer.staging import Ring
 from sgkv.vllm.connecting.blocks import BlockPages
 from sgkv.vllm.connecting.groups import Group
 from sgkv.vllm.connecting.layerwise import LayerwiseLoads
 from sgkv.vllm.connecting.loads import Loads
 from sgkv.vllm.connecting.lookups import Held, Lookups
-from sgkv.vllm.connecting.messages import Load, Orders, Report
+from sgkv.vllm.connecting.messages import Answer, Load, Lookup, Save
 from sgkv.vllm.connecting.saves import Saves
 from sgkv.vllm.connecting.shelves import Rank, Shelves, recorded
-from sgkv.vllm.metrics import Increments
 
 logger = logging.getLogger("sgkv")
 
@@ -34,7 +34,7 @@ class Working:
     """One a worker, whose main thread calls it, in the order of these methods in each step."""
 
     def __init__(
-        self, store: Store, config: Config, model: ModelIdentity, rank: Rank, groups: Sequence[Group],
+        self, store: PageStore, config: Config, model: ModelIdentity, rank: Rank, groups: Sequence[Group],
         page_tokens: int, tensors: Mapping[str, torch.Tensor],
     ) -> None:  # fmt: skip
         """`tensors` are vLLM's, by layer. Raises ValueError where they are not what `groups` says."""
@@ -48,7 +48,6 @@ class Working:
         for shelf in self._shelves.all:
             name = shelf.session.namespace
             logger.info("sgkv: group %d is namespace %s (%s)", shelf.group.index, name.digest, name)
-        self._increments = Increments(store.counters)
         self._open_lanes(config, page_tokens)
 
     def _open_lanes(self, config: Config, page_tokens: int) -> None:
@@ -59,7 +58,7 @@ class Working:
         reading, writing = Ring(self._device, chunk * settings.staging_chunks), Ring(self._device, chunk)
         for buffer in (*reading.buffers, *writing.buffers):
             self.store.register_memory(buffer.view)
-        arena = self.store.tiers[0].arena
+        arena = next((tier.arena for tier in self.store.tiers if tier.arena is not None), None)
         layer_wise = arena is not None and settings.layer_wise and len(self._shelves.all) == 1
         capacity = arena.stats().capacity_bytes if arena is not None else 0
         self._held = Held(capacity // _HELD_SHARE) if layer_wise else None
@@ -74,48 +73,46 @@ class Working:
             exists_deadline=times.exists_deadline, set_deadline=times.set_deadline,
         )  # fmt: skip
 
-    def before(self, orders: Orders) -> None:
-        """Before anything writes to blocks."""
-        self._saves.revoke(orders.revoked)
-        if orders.reset:
+    def before(self, revoked: Sequence[int], forgotten: Sequence[str], *, reset: bool = False) -> None:
+        """Before anything writes to blocks: saves that read them, and requests that have ended."""
+        self._saves.revoke(revoked)
+        if reset:
             self._shelves.reset()
-            if self._held is not None:
-                self._held.close()
-        for request in orders.forgotten:
-            if self._held is not None:
-                self._held.release(request)
+        for request in forgotten:
+            self._lookups.forget(request)
             if self._layers is not None:
                 self._layers.tainted.discard(request)
 
-    def start(self, orders: Orders) -> None:
-        """Lookups, and loads: before the model computes where some are layer-wise, else after."""
-        for lookup in orders.lookups:
+    def start(self, lookups: Sequence[Lookup], loads: Sequence[Load]) -> None:
+        """Before the model computes where some loads are layer-wise, else after."""
+        for lookup in lookups:
             self._lookups.submit(lookup)
-        if not orders.loads:
+        if not loads:
             return
         ready = recorded(self._device)
-        layered = [load for load in orders.loads if load.layer_wise]
+        layered = [load for load in loads if load.layer_wise]
         if layered and self._layers is not None:
             self._layers.start([(load, self._kept(load)) for load in layered], ready)
-        for load in orders.loads:
-            if not load.layer_wise:
-                self._kept_back(load)
+        for load in loads:
+            if not load.layer_wise:  # another rank may not have kept its pages, so none uses them
+                self._lookups.forget(load.pages.request)
                 self._loads.submit(load, ready)
 
     def wait_for_layer(self, layer: str) -> None:
+        """A layer is about to read its KV."""
         if self._layers is not None:
             self._layers.wait(layer)
 
-    def after(self, orders: Orders) -> None:
+    def after(self, saves: Sequence[Save]) -> None:
         """The model has been given its work."""
         tainted: set[str] = set()
         if self._layers is not None:
             self._layers.finish()
             tainted = self._layers.tainted
-        for save in orders.saves:
+        for save in saves:
             if save.pages.request in tainted:
                 self._saves.refuse(save)
-        self._saves.submit([s for s in orders.saves if s.pages.request not in tainted], self._device)
+        self._saves.submit([save for save in saves if save.pages.request not in tainted], self._device)
 
     def loaded(self) -> dict[str, bool]:
         """Requests whose loads between steps have ended, and whether all of it is there."""
@@ -125,13 +122,13 @@ class Working:
         """Blocks of layer-wise loads that failed."""
         return self._layers.take_lost() if self._layers is not None else set()
 
-    def report(self) -> Report | None:
-        answers, ended = self._lookups.take(), self._saves.take()
-        return Report(answers, ended) if answers or ended else None
+    def answers(self) -> dict[int, Answer]:
+        """To lookups, by number, since the last time."""
+        return self._lookups.take()
 
-    def increments(self) -> dict[tuple[str, str], int]:
-        """What was counted since the last time."""
-        return self._increments.new()
+    def ended(self) -> Counter[int]:
+        """Saves that are over, since the last time."""
+        return self._saves.take()
 
     def close(self) -> None:
         """Store what is queued, as far as that goes in some seconds, and end the threads."""
@@ -148,8 +145,3 @@ class Working:
     def _kept(self, load: Load) -> Mapping[str, Any]:
         assert self._held is not None
         return self._held.take(load.pages.request)
-
-    def _kept_back(self, load: Load) -> None:
-        """Another rank could not keep its pages, so this one reads its own like the others."""
-        if self._held is not None:
-            self._held.release(load.pages.request)
