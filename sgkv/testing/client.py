@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -51,19 +51,24 @@ class SglangClient:
         *,
         text: str | None = None,
         sampling: Mapping[str, object] | None = None,
+        on_event: Callable[[], object] = lambda: None,
         **request: object,
     ) -> Generation:
         """Answer `input_ids` or `text`; greedy and never ending early unless `sampling` says so.
 
-        `request` adds fields to the body of /generate. What the server refuses or fails to do raises
+        `on_event` is called whenever tokens have arrived. `request` adds fields to the body of /generate.
+        What the server refuses or fails to do raises
         `RuntimeError` with its words.
         """
         prompt: dict[str, object] = {"text": text} if input_ids is None else {"input_ids": list(input_ids)}
         chosen = {"temperature": 0, "max_new_tokens": max_new_tokens, "ignore_eos": True, **(sampling or {})}
         wanted = {"sampling_params": chosen, "return_logprob": True, "stream": True}
         began = time.perf_counter()
-        events = self._stream("/generate", {**prompt, **wanted, **request})
-        return _generation([(time.perf_counter() - began, event) for event in events])
+        arrivals = []
+        for event in self._stream("/generate", {**prompt, **wanted, **request}):
+            arrivals.append((time.perf_counter() - began, event))
+            on_event()
+        return _generation(arrivals)
 
     def flush(self, timeout: float = 30.0) -> None:
         """Drop device and host cache, storage stays; the server waits for running requests to end."""
