@@ -7,10 +7,11 @@ each of them holds. Without either setting a rank's pages are named by its place
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sgkv.chunk.cut import Cut
 from sgkv.config import ConfigError, Problem
@@ -41,6 +42,31 @@ class Share:
     """False on all but one of the ranks that hold the same heads."""
     slice: str = ""
     """Which of the tokens, where ranks share those out."""
+
+
+class HeldHeads(NamedTuple):
+    """Which of a model's kv heads one tensor-parallel rank holds."""
+
+    heads: range | None
+    replicas: int = 1
+    """Ranks that hold the same ones: neighbours, of which the first writes."""
+    doubt: str = ""
+    """Why it is not known which."""
+
+
+def held_heads(own: int, rank: int, ranks: int, in_model: Callable[[], int | None]) -> HeldHeads:
+    """Of a rank that holds `own` heads; `in_model` tells how many the model has, where that is in question.
+
+    Both engines divide them alike, and where there are more ranks than heads give neighbours the same one
+    (`QKVParallelLinear` of SGLang 0.5.23 and vLLM 0.32).
+    """
+    total = own * ranks if own > 1 or ranks == 1 else in_model()
+    if not total or max(1, total // ranks) != own or (total % ranks and ranks % total):
+        doubt = f"the engine does not say which of the model's kv heads the {own} of this rank are"
+        return HeldHeads(None, doubt=doubt)
+    replicas = max(1, ranks // total)
+    first = rank // replicas * own
+    return HeldHeads(range(first, first + own), replicas)
 
 
 def gridded(config: Config) -> bool:

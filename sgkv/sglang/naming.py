@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sgkv.grid import Share
+from sgkv.grid import HeldHeads, Share, held_heads
 from sgkv.model import ModelIdentity, identify, namespace
 from sgkv.sglang.launch import LAUNCH_ID
 from sgkv.weights import fingerprint, local_path
@@ -86,39 +86,29 @@ def pool_namespace(
 def share(rank: HiCacheStorageConfig, pool: PlacedPool, kv_heads: Callable[[], int | None]) -> Share:
     """Which layers and kv heads of the model this rank's pages hold; not for opaque pages.
 
-    `kv_heads` tells how many the model has: with more ranks than that, several hold the same one
-    (SGLang 0.5.23, `QKVParallelLinear`: neighbouring ranks).
+    `kv_heads` tells how many the model has.
     """
     first, last = getattr(pool.pool, "start_layer", 0), getattr(pool.pool, "end_layer", 0)
     neighbours = last - first == pool.layout.layers  # not in a pool of some layers of a hybrid model
-    heads, replicas, doubt = _heads(rank, pool, kv_heads)
+    held = _heads(rank, pool, kv_heads)
     return Share(
         layers=range(first, last) if neighbours else None,
         layers_name=_stage(rank, pool),
-        heads=heads,
+        heads=held.heads,
         heads_name=_shard(rank, pool),
-        doubt=doubt,
+        doubt=held.doubt,
         last_stage=rank.pp_rank == rank.pp_size - 1,
-        writes=rank.tp_rank % replicas == 0,
+        writes=rank.tp_rank % held.replicas == 0,
         slice=_slice(rank),
     )
 
 
-def _heads(
-    rank: HiCacheStorageConfig, pool: PlacedPool, kv_heads: Callable[[], int | None]
-) -> tuple[range | None, int, str]:
-    """(which, on how many ranks, why that is not known)."""
-    own, ranks = pool.layout.heads, rank.tp_size
+def _heads(rank: HiCacheStorageConfig, pool: PlacedPool, kv_heads: Callable[[], int | None]) -> HeldHeads:
     if replicated(rank, pool):
-        return None, 1, ""
+        return HeldHeads(None)
     if not pool.heads_sharded or rank.dcp_size > 1:
-        return None, 1, "it is not known which kv heads are whose where ranks share out tokens or have none"
-    total = own * ranks if own > 1 or ranks == 1 else kv_heads()
-    if not total or max(1, total // ranks) != own or (total % ranks and ranks % total):
-        return None, 1, f"SGLang does not say which of the model's kv heads the {own} of this rank are"
-    replicas = max(1, ranks // total)
-    first = rank.tp_rank // replicas * own
-    return range(first, first + own), replicas, ""
+        return HeldHeads(None, doubt="where ranks share out tokens it is not known which kv heads are whose")
+    return held_heads(pool.layout.heads, rank.tp_rank, rank.tp_size, kv_heads)
 
 
 def cell(rank: HiCacheStorageConfig, pool: PlacedPool) -> str:

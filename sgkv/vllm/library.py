@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.layout import Order, PageLayout
-from sgkv.vllm.naming import model_identity, private_epoch, row_namespace, shared_namespace
+from sgkv.vllm.naming import model_identity, open_pages, private_epoch, row_namespace
 from sgkv.vllm.shelves import PageShelf, RowShelf, Shelf, Wanted, group_of
 
 if TYPE_CHECKING:
@@ -83,9 +83,8 @@ class Library:
     def _page_shelf(self, rows: RowShape, chunk_tokens: int) -> Shelf:
         assert self._engine is not None
         page_tokens = self._engine.chains.page_tokens
-        name = shared_namespace(self._config, self._model, rows, page_tokens, private_epoch(self._resets))
-        logger.info("sgkv: pages are in namespace %s (%s)", name.digest, name)
-        session = self.store.open(name, rows.layout(page_tokens), self._model.producer)
+        epoch = private_epoch(self._resets)
+        session = open_pages(self.store, self._config, self._model, rows, page_tokens, epoch)
         return PageShelf(session, chunk_tokens, rows)
 
     def _row_shelf(self, group: int, chunk_tokens: int) -> Shelf:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from sgkv.grid import Share, cells, gridded
 from sgkv.model import ModelIdentity, identify, namespace
+from sgkv.store.cells import open_cells
 
 if TYPE_CHECKING:
     from sgkv.config import Config
     from sgkv.identity import Namespace
+    from sgkv.store.base import PageSession, PageStore
     from sgkv.vllm.facts import EngineFacts
     from sgkv.vllm.rows import RowShape
+
+logger = logging.getLogger("sgkv")
 
 _LAUNCH = uuid.uuid4().hex
 """Of this process: the one that runs vLLM's scheduler."""
@@ -42,6 +48,25 @@ def shared_namespace(
         cell=f"layers 0-{rows.layers} pp 0/1 tp 0/1",
         geometry=layout.geometry,
     )  # fmt: skip
+
+
+def open_pages(
+    store: PageStore, config: Config, model: ModelIdentity, rows: RowShape, page_tokens: int, epoch: str
+) -> PageSession:
+    """A session for canonical pages of an engine whose one rank holds all.
+
+    Raises ConfigError where the fleet's grid of cells does not fit the model.
+    """
+    layout = rows.layout(page_tokens)
+    if not gridded(config):
+        name = shared_namespace(config, model, rows, page_tokens, epoch)
+        logger.info("sgkv: pages are in namespace %s (%s)", name.digest, name)
+        return store.open(name, layout, model.producer)
+    everything = Share(layers=range(rows.layers), layers_name="", heads=range(rows.heads), heads_name="")
+    parts = cells(config, model, epoch, pool="kv", layout=layout, share=everything)
+    for part in parts:
+        logger.info("sgkv: pages have cell %s (%s)", part.namespace.digest, part.namespace)
+    return open_cells(store, parts, layout, model.producer)
 
 
 def row_namespace(
