@@ -7,7 +7,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -89,11 +89,7 @@ class ValkeyServer:
         return self.start()
 
     def __exit__(self, *exception: object) -> None:
-        if self._tree is not None:
-            with suppress(ProcessLookupError):
-                self.resume()
-            self._tree.stop(10.0)
-            self._tree = None
+        self.kill()
 
 
 @contextmanager
