@@ -57,8 +57,7 @@ class SglangClient:
         """Answer `input_ids` or `text`; greedy and never ending early unless `sampling` says so.
 
         `on_event` is called whenever tokens have arrived. `request` adds fields to the body of /generate.
-        What the server refuses or fails to do raises
-        `RuntimeError` with its words.
+        What the server refuses or fails to do raises `RuntimeError` with its words.
         """
         prompt: dict[str, object] = {"text": text} if input_ids is None else {"input_ids": list(input_ids)}
         chosen = {"temperature": 0, "max_new_tokens": max_new_tokens, "ignore_eos": True, **(sampling or {})}
