@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -123,14 +124,16 @@ def test_clearing_removes_the_namespace_from_the_server(server: ValkeyServer, no
 def test_a_password_comes_from_a_file_or_the_environment_and_is_not_shown(tmp_path: Path) -> None:
     secret = "open sesame"
     (tmp_path / "password").write_text(secret + "\n")
-    tier = {"type": "valkey", "tls": False}
+    file = tmp_path / "sgkv.json"
     with ValkeyServer(tmp_path / "closed", settings={"requirepass": secret}, password=secret) as running:
+        tier = {"type": "valkey", "address": running.options.address}
         sources = [
             ({**tier, "password_file": str(tmp_path / "password")}, {}),
             (tier, {"SGKV__TIERS__0__PASSWORD": secret}),
         ]
         for settings, environ in sources:
-            config = load({"tiers": [{**settings, "address": running.options.address}]}, environ=environ)
+            file.write_text(json.dumps({"tiers": [settings]}))
+            config = load(file=file, environ=environ)
             assert secret not in repr(config) + config.config.model_dump_json()
             store = build_store(resolve(config.config))
             assert get(store.tiers[0].backend, "a/c/1", 1).value == "absent"
