@@ -77,10 +77,11 @@ class Row:
         }
 
 
-def configuration(folder: Path, kind: str, dtype: str) -> dict[str, Any]:
+def configuration(folder: Path, kind: str, dtype: str, head_group: int | None = None) -> dict[str, Any]:
     """Settings of sgkv for either engine, over a disk tier in `folder`."""
+    numerics = {"numerics": "compatible", "numerics_class": f"{kind}-family {dtype} unquantized"}
     return {
-        "model": {"numerics": "compatible", "numerics_class": f"{kind}-family {dtype} unquantized"},
+        "model": {**numerics, "head_group": head_group},
         "tiers": [{"type": "disk", "path": str(folder), "capacity": "1GiB", "deadlines": _PATIENT}],
         "engine": {"exists_deadline": 20, "get_deadline": 30, "set_deadline": 30},
     }
@@ -102,19 +103,24 @@ def prepare(folder: Path, kind: str, dtype: str) -> Path:
     return write_model(folder / "model", kind, dtype=dtype, hidden=256, head_dim=64)
 
 
-def play(host: VllmHost, folder: Path, kind: str, dtype: str, count: int = 3) -> list[Row]:
-    """Both directions for one model, `count` prompts each; starts and ends a server and an engine."""
-    model, settings = prepare(folder, kind, dtype), configuration(folder / "kv", kind, dtype)
+def play(host: VllmHost, folder: Path, kind: str, dtype: str, count: int = 3, *, ranks: int = 1) -> list[Row]:
+    """Both directions for one model, `count` prompts each; starts and ends a server and an engine.
+
+    With several `ranks` of SGLang the engines meet in cells of one kv head.
+    """
+    settings = configuration(folder / "kv", kind, dtype, head_group=1 if ranks > 1 else None)
+    model = prepare(folder, kind, dtype)
     with ExitStack() as stack:
         log = folder / "sglang.log"
         server = stack.enter_context(
-            SglangServer(model, log_path=log, dtype=dtype, storage="sgkv", storage_config=settings)
+            SglangServer(model, log_path=log, dtype=dtype, tp=ranks, storage="sgkv", storage_config=settings)
         )
         engine = stack.enter_context(host.start(model, transfer(settings), dtype=dtype))
         asked = prompts(1, count)
         for prompt in asked:
             server.generate(prompt, 1)
-        wait_until(lambda: _blobs(folder) >= _BLOBS_A_PROMPT * count, "SGLang's KV on disk", timeout=60)
+        stored = _BLOBS_A_PROMPT * count * ranks
+        wait_until(lambda: _blobs(folder) >= stored, "SGLang's KV on disk", timeout=60)
         to_vllm = compare(asked, ask_vllm(engine))
         asked = prompts(2, count)
         engine.generate(asked, 1)

@@ -7,17 +7,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.layout import Order, PageLayout
-from sgkv.config import load, resolve
+from sgkv.config import Config, ModelConfig, load, resolve
+from sgkv.grid import Share, cells
 from sgkv.identity import Namespace
+from sgkv.model import ModelIdentity
+from sgkv.store.base import PageSession
 from sgkv.store.build import build_store
+from sgkv.store.cells import open_cells
 from sgkv.store.session import Session
 from sgkv.store.span import Span
 from sgkv.store.store import Store
 from sgkv.vllm.chains import Chain
+from sgkv.vllm.naming import open_pages
 from sgkv.vllm.rows import Packing, RowShape
 from sgkv.vllm.shelves import PageShelf, RowShelf, Wanted
 
@@ -97,6 +103,47 @@ def test_pages_lie_in_the_canonical_order(store: Store) -> None:
     expected = memoryview(bytearray(len(pages)))
     SHAPE.to_pages(rows(0)[0], expected, PAGE)
     assert pages == expected
+
+
+GRID = Config(model=ModelConfig(weights="r1", head_group=1))
+MODEL = ModelIdentity("w", "a", "n", "vllm")
+
+
+def rank_of_two(store: Store, head: int) -> PageSession:
+    """Another engine's session for one of the two heads, whose pages are ordered by tokens."""
+    layout = replace(SHAPE.layout(PAGE), order=Order.TOKEN, heads=1)
+    share = Share(layers=range(SHAPE.layers), layers_name="", heads=range(head, head + 1), heads_name="")
+    return open_cells(store, cells(GRID, MODEL, "", pool="kv", layout=layout, share=share), layout)
+
+
+def pages_of(index: int, head: int) -> list[bytes]:
+    """What such a rank has of a row, page by page: ``[K or V][token][layer][dim]``."""
+    canonical = memoryview(bytearray(ROW))
+    SHAPE.to_pages(rows(index)[0], canonical, PAGE)
+    values = np.frombuffer(canonical, np.uint16)
+    values = values.reshape(-1, 2, SHAPE.layers, PAGE, SHAPE.heads, SHAPE.head_dim)
+    return [page[:, :, :, head].swapaxes(1, 2).tobytes() for page in values]
+
+
+def test_ranks_of_another_engine_read_their_heads_of_rows(store: Store) -> None:
+    shelf = PageShelf(open_pages(store, GRID, MODEL, SHAPE, PAGE, ""), CHUNK, SHAPE)
+    assert shelf.write(chunks(0), rows(0), chain(), soon()) == [True]
+    for head in range(SHAPE.heads):
+        session = rank_of_two(store, head)
+        pages = [[memoryview(bytearray(session.layout.page_bytes))] for _ in pages_of(0, head)]
+        assert session.get(Span(chain().pages(len(pages))), pages, soon()) == [None] * len(pages)
+        assert [bytes(page) for (page,) in pages] == pages_of(0, head)
+
+
+def test_rows_are_put_together_from_the_heads_of_another_engines_ranks(store: Store) -> None:
+    shelf = PageShelf(open_pages(store, GRID, MODEL, SHAPE, PAGE, ""), CHUNK, SHAPE)
+    for head in range(SHAPE.heads):
+        assert shelf.find(chunks(0), chain(), soon()) == [False]
+        pages = [[memoryview(bytearray(page))] for page in pages_of(0, head)]
+        assert all(rank_of_two(store, head).set(Span(chain().pages(len(pages))), pages, soon()))
+    filled = empty(1)
+    assert shelf.read(chunks(0), filled, chain(), soon()) == [True]
+    assert filled == rows(0)
 
 
 def test_chunks_that_are_not_whole_pages_are_refused(store: Store) -> None:
