@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -68,6 +69,7 @@ def _ask(socket: Path, token: str) -> bytes:
         return lane.ask(wire.Status(), wire.Report, until).json
     finally:
         lane.close()
+        os.close(lane.descriptor)
 
 
 def _lines(facts: Mapping[str, Any]) -> Iterator[str]:

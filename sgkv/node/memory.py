@@ -75,11 +75,11 @@ def map_region(descriptor: int, address: int, size: int, *, trusted: bool) -> Re
 
 def pages_in(regions: Sequence[Region], buffers: Sequence[tuple[int, int]], pages: int) -> list[Page]:
     """The pages whose buffers an engine named. Raises WireError for a buffer that is not in its regions."""
-    if not pages or len(buffers) % pages:
+    if not buffers or not pages or len(buffers) % pages:
         raise WireError(f"{len(buffers)} buffers are not equally many for {pages} pages")
     found = [_view(regions, address, size) for address, size in buffers]
     each = len(found) // pages
-    return [found[start : start + each] for start in range(0, len(found), each)] if each else []
+    return [found[start : start + each] for start in range(0, len(found), each)]
 
 
 def _view(regions: Sequence[Region], address: int, size: int) -> Buffer:

@@ -10,6 +10,7 @@ from sgkv.backends.cpu import CpuBackend, Lease, Reservation
 from sgkv.backends.deadline import Deadline
 from sgkv.keys import page_keys
 from sgkv.reasons import MissReason
+from sgkv.store.lookup import Search, search_all
 from sgkv.store.reading import Reading, read_all
 from sgkv.store.span import Span
 from sgkv.store.tier import Tier
@@ -51,15 +52,22 @@ class Lent:
 
 
 def lend(
-    reading: Reading, arena_tier: Tier, arena: CpuBackend, below: Sequence[Tier], deadline: Deadline
+    reading: Reading,
+    search: Search,
+    arena_tier: Tier,
+    arena: CpuBackend,
+    below: Sequence[Tier],
+    deadline: Deadline,
 ) -> Lent:
     """Lease the pages of `reading` in the arena; those that only slower tiers have are loaded into it.
 
-    A page for which the arena has no room is a miss.
+    `search` is for the same pages and has not begun. A page for which the arena has no room is a miss.
     """
     keys = page_keys(reading.arena_namespace, reading.span.hashes)
     leases = _lease(arena, keys)
-    rooms = _reserve(reading, arena, keys, leases)
+    search.available = [lease is not None for lease in leases]
+    search_all([search], below, deadline)  # room is only made, by evicting others, for what can be loaded
+    rooms = _reserve(reading, arena, keys, leases, search.available)
     if rooms:
         reading.pages = [[rooms[page].view] if page in rooms else [] for page in range(len(keys))]
         reading.reasons = [MissReason.ABSENT if page in rooms else None for page in range(len(keys))]
@@ -68,9 +76,16 @@ def lend(
             leases[page] = lease
     at_once = sum(lease is not None for page, lease in enumerate(leases) if page not in rooms)
     reasons = [
-        None if lease else (reading.reasons[page] or MissReason.ABSENT) for page, lease in enumerate(leases)
+        None if lease else _reason(reading, search, page, loaded=page in rooms)
+        for page, lease in enumerate(leases)
     ]
     return Lent(leases, reasons, {arena_tier.name: at_once, **reading.served_by})
+
+
+def _reason(reading: Reading, search: Search, page: int, *, loaded: bool) -> MissReason:
+    if not search.available[page]:
+        return search.reason
+    return (reading.reasons[page] if loaded else None) or MissReason.ABSENT
 
 
 def _lease(arena: CpuBackend, keys: Sequence[str]) -> list[Lease | None]:
@@ -79,13 +94,17 @@ def _lease(arena: CpuBackend, keys: Sequence[str]) -> list[Lease | None]:
 
 
 def _reserve(
-    reading: Reading, arena: CpuBackend, keys: Sequence[str], leases: list[Lease | None]
+    reading: Reading,
+    arena: CpuBackend,
+    keys: Sequence[str],
+    leases: list[Lease | None],
+    available: Sequence[bool],
 ) -> dict[int, Reservation]:
-    """Room for each page that is not leased; one that came in meanwhile is."""
+    """Room for each available page that is not leased; one that came in meanwhile is."""
     rooms: dict[int, Reservation] = {}
     size = reading.identity.layout.page_bytes
     for page, key in enumerate(keys):
-        if leases[page] is None:
+        if available[page] and leases[page] is None:
             room = arena.reserve(key, size)
             if isinstance(room, Reservation):
                 rooms[page] = room

@@ -175,7 +175,8 @@ class Session(PageSession):
         if tier not in tiers:  # not cleared yet: nothing may be read from it
             lent = Lent([None] * len(span.hashes), [MissReason.ABSENT] * len(span.hashes), {})
         else:
-            lent = lend(reading, tier, arena, [lower for lower in tiers if lower.arena is None], deadline)
+            below = [lower for lower in tiers if lower.arena is None]
+            lent = lend(reading, self.search(span), tier, arena, below, deadline)
         self.counters.read(lent.served_by, self.layout.page_bytes, lent.reasons)
         return lent
 

@@ -6,11 +6,14 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sgkv.node.lane import Lane
+from sgkv.node.wire import Report, Status
 from sgkv.testing.process import ProcessTree
 from sgkv.testing.waiting import wait_until
 
@@ -54,6 +57,16 @@ class NodeProcess:
         self._tree = ProcessTree(command, mine, self._log)
         self._tree.wait_for_line("sgkv node: serving", _START_SECONDS)
         return self
+
+    def status(self) -> Any:
+        """What `sgkv node status --json` says."""
+        until = time.monotonic() + _STOP_SECONDS
+        lane = Lane(self.socket, "", until)
+        try:
+            return json.loads(lane.ask(Status(), Report, until).json)
+        finally:
+            lane.close()
+            os.close(lane.descriptor)
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)

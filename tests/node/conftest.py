@@ -18,6 +18,7 @@ from sgkv.node.turns import Turns
 from sgkv.store.base import PageSession
 from sgkv.store.store import Store, StoreOptions
 from sgkv.store.tier import Tier
+from sgkv.testing.waiting import wait_until
 from tests.store.conftest import MIB, PAGE_BYTES
 
 POOL_PAGES = 256
@@ -167,6 +168,10 @@ class NodeRig:
 
     def store(self, **options) -> Attached:
         return self.attach(self.node(**options))
+
+    @staticmethod
+    def wait(observe, seconds: float = 5.0) -> None:
+        wait_until(observe, "it to happen", seconds)
 
     def restart(self, store: Attached, **options) -> Attached:
         store.close()

@@ -4,6 +4,7 @@ The fixtures of this folder stand in for those of `tests/store`. Left out are te
 tier, which a daemon must have, and tests that reach into a store of this process.
 """
 
+from tests.store.conftest import chain, found_in, layout, namespace, put, random_pages, read
 from tests.store.test_session import (  # noqa: F401 - collected here
     test_a_longer_query_hits_its_stored_prefix_and_says_why_it_ends,
     test_another_byte_order_is_converted,
@@ -17,3 +18,23 @@ from tests.store.test_session import (  # noqa: F401 - collected here
     test_when_time_is_up_the_tiers_that_were_not_asked_are_not_to_blame,
     test_without_positions_pages_are_stored_one_by_one_and_found_with_them,
 )
+
+
+def test_asking_for_what_nobody_has_evicts_nothing(node_rig):
+    session = node_rig.store(cpu_bytes=16 * 8192).open(namespace(), layout())
+    put(session, chain(4), random_pages(4))
+    assert all(read(session, chain(64, 1))[0])
+    assert found_in(session, chain(4)).pages == 4
+
+
+def test_what_was_loaded_into_memory_expires_with_what_it_came_from(node_rig):
+    now = [1000.0]
+    store = node_rig.store(ttl=100.0, clock=lambda: now[0])
+    put(store.open(namespace(), layout()), chain(4), random_pages(4))
+    store = node_rig.restart(store, ttl=100.0, clock=lambda: now[0])
+    session = store.open(namespace(), layout())
+    now[0] += 99
+    assert read(session, chain(4))[0] == [None] * 4
+    assert store.stats().tiers["cpu"].blobs == 4
+    now[0] += 2
+    assert all(read(session, chain(4))[0])

@@ -1,5 +1,7 @@
 """SGLang's adapter on a daemon: pools of SGLang's own, two real servers, and one of them killed."""
 
+import random
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,7 +11,11 @@ from sglang.srt.mem_cache.hicache_storage import HiCacheStorageConfig, HiCacheSt
 from sglang.srt.mem_cache.pool_host.common import ShmHostTensorAllocator
 
 from sgkv.sglang.hicache import SgkvHiCache
+from sgkv.testing.models import write_model
 from sgkv.testing.node import NodeProcess
+from sgkv.testing.server import SglangServer
+from sgkv.testing.waiting import wait_until
+from tests.e2e.rig import OUTPUT_TOKENS, assert_same, full_tokens, prompt
 from tests.sglang.conftest import chain, rank
 from tests.sglang.pools import MHA_LAYOUTS, Pools, mha, page_bytes, slots
 
@@ -65,3 +71,87 @@ def test_pages_of_a_host_pool_come_back_whole(daemon, layout, shared):
             assert page_bytes(pools.host, page + 8) == page_bytes(pools.host, page)
         assert backend.store.counters.get("hit_pages", "cpu") == 4
         assert backend.store.counters.get("internal_errors") == 0
+
+
+@pytest.fixture(scope="module")
+def servers(daemon, tmp_path_factory):
+    """Two real servers of one model on one daemon."""
+    folder = tmp_path_factory.mktemp("servers")
+    model = write_model(folder / "model", "llama", seed=1)
+
+    def server(name: str) -> SglangServer:
+        return SglangServer(
+            model, log_path=folder / name, storage="sgkv", storage_config=attached_settings(daemon),
+            metrics=True, extra_args=["--sleep-on-idle"],
+        )  # fmt: skip
+
+    one, two = server("one"), server("two")
+    with ThreadPoolExecutor(2) as starters:
+        list(starters.map(SglangServer.start, (one, two)))
+    yield one, two
+    one.kill()
+    two.kill()
+
+
+def again(server: SglangServer, ids: list[int]):
+    """The answer after SGLang has dropped its own cache."""
+    server.flush()
+    return server.generate(ids, OUTPUT_TOKENS)
+
+
+def stored_pages(daemon: NodeProcess) -> int:
+    return daemon.status()["tiers"]["cpu"]["blobs"]
+
+
+def cold(daemon: NodeProcess, server: SglangServer, ids: list[int]):
+    """The answer to a prompt nobody has stored, once its pages are in the daemon."""
+    before = stored_pages(daemon)
+    answer = again(server, ids)
+    assert answer.cached_tokens == 0
+    wait_until(lambda: stored_pages(daemon) - before == full_tokens(ids, 64) // 64, "the pages to be stored")
+    return answer
+
+
+def assert_restored(answer, expected, ids):
+    assert answer.cached_by_tier.get("storage", 0) == answer.cached_tokens == full_tokens(ids, 64)
+    assert_same(answer, expected)
+
+
+@pytest.mark.server
+class TestTwoServers:
+    """In order: the last tests kill what the first ones need."""
+
+    def test_each_finds_what_the_other_stored(self, daemon, servers):
+        one, two = servers
+        for writer, reader, seed in ((one, two, 1), (two, one, 2)):
+            ids = prompt(seed)
+            expected = cold(daemon, writer, ids)
+            assert_restored(again(reader, ids), expected, ids)
+        assert "host pools in shared memory" in one.log_text()
+        assert all(one_["shared_bytes"] for one_ in daemon.status()["connections"] if one_["namespaces"])
+
+    def test_one_killed_in_the_middle_of_its_traffic_leaves_nothing_held(self, daemon, servers):
+        one, two = servers
+        prompts = [prompt(seed) for seed in range(10, 16)]
+        pids = {connection["pid"] for connection in daemon.status()["connections"]}
+        with ThreadPoolExecutor(len(prompts)) as clients:
+            answers = [clients.submit(one.generate, ids, OUTPUT_TOKENS) for ids in prompts]
+            wait(answers, timeout=random.Random(1).uniform(0.3, 1.0))
+            one.kill()
+        wait_until(lambda: len({c["pid"] for c in daemon.status()["connections"]} & pids) == 1, "its end", 1)
+        wait_until(lambda: not daemon.status()["tiers"]["cpu"]["leases"], "its leases", 5)
+        ids = prompt(1)
+        assert again(two, ids).cached_by_tier.get("storage", 0) == full_tokens(ids, 64)
+
+    def test_a_daemon_killed_and_started_serves_the_running_engine_from_disk(self, daemon, servers):
+        _, two = servers
+        ids = prompt(1)
+        expected = again(two, ids)
+        daemon.kill()
+        without = again(two, ids)
+        assert without.cached_tokens == 0
+        assert_same(without, expected)
+        daemon.start()
+        wait_until(lambda: "is back" in two.log_text(), "the engine to attach again", 10)
+        wait_until(lambda: daemon.status()["tiers"]["disk"]["blobs"] > 0, "the files to be found", 10)
+        assert_restored(again(two, ids), expected, ids)
