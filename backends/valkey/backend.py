@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 _BACKLOG = 4
 """Waiting tasks a thread; past it a batch with a deadline is refused instead of queued."""
 _DRAIN_SECONDS = 5.0
+_REMEMBERED = 100_000
 _ANSWERED = frozenset({Status.OK, Status.ABSENT})
 
 
@@ -74,8 +75,10 @@ class ValkeyBackend(Backend):
         self._faults = FaultLog(name)
         self._figures = Figures()
         self._said = False
-        # Without a capacity nothing is counted, so nothing has to be remembered.
-        self._known = KnownKeys(capacity, most=0, present_seconds=0.0, absent_seconds=0.0, clock=clock)
+        # Without a capacity nothing is counted, so nothing has to be remembered; with one, what went lately,
+        # which a listing under way may still show.
+        most = 0 if capacity is None else _REMEMBERED
+        self._known = KnownKeys(capacity, most=most, present_seconds=0.0, absent_seconds=0.0, clock=clock)
         dialler = Dialler(options)
         self._control = dialler.control
         self._servers = Servers(dialler.dial, 2 * options.connections + 2)
@@ -98,7 +101,7 @@ class ValkeyBackend(Backend):
             self._faults,
             pause=None if capacity is None else options.list_seconds,
             ttl=None,
-            most=0,
+            most=most,
             ours=ours,
         )
 

@@ -20,7 +20,7 @@ class Connection:
     def __init__(self, sock: socket.socket, read_timeout: float) -> None:
         """`sock` is connected and let in; after `read_timeout` seconds of silence calls raise Silent."""
         self._stream = Stream(sock, read_timeout)
-        self._queued: list[Buffer] = []
+        self._queued: list[bytes] = []
 
     @property
     def stale(self) -> bool:
@@ -32,12 +32,12 @@ class Connection:
 
     def say(self, words: bytes) -> None:
         """Queue a part of a request, for the next `send`."""
-        self._queued.append(memoryview(words))
+        self._queued.append(words)
 
     def send(self, buffers: Sequence[Buffer], deadline: Deadline | None) -> None:
         """Send what is queued, then `buffers`, which are read no more after that."""
-        queued, self._queued = self._queued, []
-        if not self._stream.send([*queued, *buffers], deadline):
+        queued, self._queued = memoryview(b"".join(self._queued)), []
+        if not self._stream.send([queued, *buffers], deadline):
             raise Unreachable("the server hung up")
 
     def answer(self, deadline: Deadline | None) -> Answer:

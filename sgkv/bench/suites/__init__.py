@@ -21,6 +21,7 @@ SUITES = (
     "linker",
     "s3",
     "mooncake",
+    "valkey",
     "node",
     "vllm",
 )
