@@ -29,6 +29,9 @@ class Status(enum.Enum):
     """`get`: the blob ends before a requested part does; the buffers are not usable."""
     CORRUPT = "corrupt"
     """`get`: the item's own `check` refused the bytes."""
+    LOCKED = "locked"
+    """A blob that may be whole, and that this reader has no key for, must not trust unsealed, or does not know
+    the format of. It stays."""
     FULL = "full"
     """`put`: no room, and nothing that may be evicted."""
     TIMEOUT = "timeout"

@@ -19,6 +19,8 @@ class MissReason(enum.Enum):
     """A whole blob under this key that belongs to other pages or another namespace; also taken out."""
     LAYOUT = "layout"
     """Readable, but not convertible to what the engine's pool holds."""
+    LOCKED = "locked"
+    """Sealed with a key that is not here, or not sealed where it must be; the blob stays."""
     TIMEOUT = "timeout"
     BREAKER_OPEN = "breaker_open"
     """The tier failed repeatedly and is being left alone for a while."""
@@ -40,6 +42,7 @@ _BY_STATUS = {
     Status.ABSENT: MissReason.ABSENT,
     Status.SHORT: MissReason.CORRUPT,
     Status.CORRUPT: MissReason.CORRUPT,
+    Status.LOCKED: MissReason.LOCKED,
     Status.TIMEOUT: MissReason.TIMEOUT,
     Status.BREAKER_OPEN: MissReason.BREAKER_OPEN,
     Status.CLOSED: MissReason.CLOSED,

@@ -11,7 +11,15 @@ from xxhash import xxh3_128
 from sgkv.backends.base import Buffer, GetItem, Part, PutItem
 from sgkv.backends.buffers import pieces
 from sgkv.chunk.convert import convert_in_place
-from sgkv.chunk.header import Header, HeaderError, checksum, decode_header, encode_header, header_size
+from sgkv.chunk.header import (
+    Header,
+    HeaderError,
+    UnknownFormatError,
+    checksum,
+    decode_header,
+    encode_header,
+    header_size,
+)
 from sgkv.chunk.layout import PageLayout
 from sgkv.keys import packed_hashes
 from sgkv.reasons import MissReason
@@ -114,6 +122,7 @@ class BlobRead:
         refusal, header = self._read_header()
         if header is None:
             self.outcomes = [refusal] * len(self.positions)
+            self._digests = []
             return False
         self.expires_at = header.expires_at
         if not self._digests:
@@ -130,6 +139,8 @@ class BlobRead:
     def _read_header(self) -> tuple[MissReason | None, Header | None]:
         try:
             header = decode_header(self.header)
+        except UnknownFormatError:
+            return MissReason.LAYOUT, None
         except HeaderError:
             return MissReason.CORRUPT, None
         if header.namespace != self.identity.namespace or header.pages != self.total_pages:

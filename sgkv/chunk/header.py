@@ -17,6 +17,8 @@ from sgkv.chunk.layout import Order, PageLayout
 from sgkv.identity import FORMAT_VERSION
 
 MAGIC = b"\x89SGKV\r\n\x1a"
+CODED_MAGIC = b"\x89SGKE\r\n\x1a"
+"""What a coded blob begins with (sgkv/codecs/)."""
 BLOCK = 4096
 HASH_BYTES, CHECKSUM_BYTES = 32, 16
 
@@ -160,6 +162,8 @@ def _sizes(raw: memoryview) -> tuple[int, int]:
     if len(raw) < _META:
         raise HeaderError(f"{len(raw)} bytes cannot hold a header")
     magic, version, flags, size, meta_size = _PROLOGUE.unpack(raw[:_SEAL])
+    if magic == CODED_MAGIC:
+        raise UnknownFormatError("a coded blob, which its tier has to open first")
     if magic != MAGIC:
         raise HeaderError("not a chunk: the magic differs")
     if version != FORMAT_VERSION or flags:

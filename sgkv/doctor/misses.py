@@ -29,6 +29,10 @@ ADVICE: Mapping[MissReason, tuple[str, str]] = {
         "find out who else writes into the same folder or prefix",
     ),
     MissReason.LAYOUT: ("their byte order cannot be converted to this pool's", "see the log for both orders"),
+    MissReason.LOCKED: (
+        "they are sealed with a key that is not here, or are not sealed where they must be",
+        "compare the keys of the servers that share the tier: sgkv keys list",
+    ),
     MissReason.TIMEOUT: (
         "a deadline passed first",
         "see sgkv_tier_seconds for the slow tier; raise engine.get_deadline, or leave that tier out",

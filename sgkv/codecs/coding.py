@@ -1,0 +1,142 @@
+"""From a chunk blob to a coded one and back, in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xxhash import xxh3_128_digest
+
+from sgkv.backends.base import Buffer, PutItem
+from sgkv.backends.buffers import after, first
+from sgkv.chunk.header import Header, HeaderError, decode_header
+from sgkv.codecs.envelope import CHECKSUM_BYTES, Envelope, Head, encode_head, encode_meta, pack_sizes
+from sgkv.codecs.keys import LockedError
+from sgkv.codecs.locksmith import Locksmith
+from sgkv.codecs.sealing import CIPHER, SALT_BYTES, TAG_BYTES, Seal, SealError
+from sgkv.codecs.squeezing import Bytes, Chain, CodecError, chain
+
+_ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+"""Of the dtypes whose elements have bytes of different kinds."""
+
+
+class DamagedError(ValueError):
+    """A coded blob that is not what a writer made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a tier's blobs are coded."""
+
+    squeeze: str = ""
+    """``zstd:LEVEL``, ``lz4``, or nothing."""
+    planes: bool = True
+    """Whether the bytes of an element are sorted by their kind first, where its dtype has kinds."""
+    locksmith: Locksmith | None = None
+    """None where nothing is sealed."""
+
+    def chain(self, dtype: str) -> Chain:
+        """For pages of `dtype`. Raises CodecError where the recipe names no codec."""
+        item = _ITEM_BYTES.get(dtype)
+        planes = [f"planes:{item}"] if self.planes and self.squeeze and item else []
+        return chain([*planes, *([self.squeeze] if self.squeeze else [])])
+
+
+@dataclass(slots=True)
+class Writer:
+    """Makes coded blobs by a recipe; any thread."""
+
+    recipe: Recipe
+    _chains: dict[str, Chain] = field(default_factory=dict)
+
+    def code(self, item: PutItem) -> PutItem:
+        """The coded form of a chunk blob that is prepared.
+
+        Raises HeaderError for what is no chunk blob, LockedError and OSError where there is no key.
+        """
+        if not item.buffers:
+            raise HeaderError("an empty blob")
+        header = decode_header(item.buffers[0])
+        page_bytes = header.layout.page_bytes
+        sections: list[Bytes] = [item.buffers[0]]
+        sections += map(self._chain(header).squeeze, _pages(header, page_bytes, item.buffers[1:]))
+        envelope = self._envelope(item, header, page_bytes, list(map(len, sections)))
+        meta = encode_meta(envelope)
+        if self.recipe.locksmith is not None:
+            seal = self.recipe.locksmith.seal(item.key, envelope, meta)
+            sections = [seal.close(place, section) for place, section in enumerate(sections)]
+        stored = [memoryview(section).cast("B") for section in sections]
+        return PutItem(item.key, [memoryview(encode_head(meta, stored)), *stored], None, item.expires_at)
+
+    def _envelope(self, item: PutItem, header: Header, page_bytes: int, sizes: Sequence[int]) -> Envelope:
+        shape = self._chain(header).names, page_bytes, len(item.buffers[0])
+        if self.recipe.locksmith is None:
+            return Envelope(*shape, pack_sizes(sizes))
+        made = self.recipe.locksmith.data_key(item.key)
+        return Envelope(
+            *shape,
+            pack_sizes([size + TAG_BYTES for size in sizes]),
+            cipher=CIPHER,
+            key_id=made.key_id,
+            wrapped=made.wrapped,
+            salt=os.urandom(SALT_BYTES),
+        )
+
+    def _chain(self, header: Header) -> Chain:
+        found = self._chains.get(header.dtype)
+        if found is None:
+            found = self._chains[header.dtype] = self.recipe.chain(header.dtype)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Opens the sections of one coded blob, in any order and any thread."""
+
+    key: str
+    head: Head
+    chain: Chain
+    seal: Seal | None
+
+    @classmethod
+    def of(cls, key: str, head: Head, locksmith: Locksmith | None) -> Reader:
+        """Raises CodecError for what this version cannot open, LockedError and OSError without its key."""
+        envelope = head.envelope
+        if envelope.cipher not in ("", CIPHER):
+            raise CodecError(f"{envelope.cipher!r} is no cipher that this version knows")
+        if envelope.cipher and locksmith is None:
+            raise LockedError(f"sealed with the key {envelope.key_id!r}, and this tier has no keys")
+        seal = locksmith.seal(key, envelope, head.meta) if locksmith and envelope.cipher else None
+        return cls(key, head, chain(envelope.codecs), seal)
+
+    def section(self, place: int, stored: Bytes) -> Bytes:
+        """Section number `place` of the chunk blob: its header, or page `place` - 1.
+
+        Raises DamagedError where the stored bytes are not what was written there.
+        """
+        checksum = self.head.checksums[place * CHECKSUM_BYTES : (place + 1) * CHECKSUM_BYTES]
+        if xxh3_128_digest(stored) != checksum:
+            raise DamagedError(f"the checksum of section {place} does not match")
+        try:
+            plain = stored if self.seal is None else self.seal.open(place, stored)
+            if place:
+                return self.chain.restore(plain, self.head.envelope.page_bytes)
+        except (SealError, CodecError) as error:
+            raise DamagedError(str(error)) from error
+        if len(plain) != self.head.envelope.header_bytes:
+            raise DamagedError("the header has another size than its envelope says")
+        return plain
+
+
+def _pages(header: Header, page_bytes: int, buffers: Sequence[Buffer]) -> list[Bytes]:
+    """Each page of a blob in one piece. Raises HeaderError where there are more or fewer bytes."""
+    if sum(map(len, buffers)) != header.pages * page_bytes:
+        raise HeaderError(f"a header of {header.pages} pages before other bytes than theirs")
+    pages: list[Bytes] = []
+    left = list(buffers)
+    for _ in range(header.pages):
+        page = list(first(left, page_bytes))
+        pages.append(page[0] if len(page) == 1 else b"".join(page))
+        left = after(left, page_bytes)
+    return pages
