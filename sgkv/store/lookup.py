@@ -53,8 +53,9 @@ class Search:
     @property
     def found(self) -> Found:
         """The answer, as far as tiers have been asked."""
-        pages = leading(self.available)
-        return Found(pages, None if pages == len(self.available) else self.reason)
+        if all(self.available):
+            return Found(len(self.available), None)
+        return Found(leading(self.available), self.reason)
 
     def ask(self, tier: Tier) -> Asking:
         """Look in one tier for what those above it have not."""
@@ -135,7 +136,7 @@ def search_all(searches: Sequence[Search], tiers: Sequence[Tier], deadline: Dead
         together([search.ask(tier) for search in left], partial(_probe, tier, left, deadline))
 
 
-def _probe(tier: Tier, searches: Sequence[Search], deadline: Deadline, keys: list[str]) -> list[bool]:
+def _probe(tier: Tier, searches: Sequence[Search], deadline: Deadline, keys: Sequence[str]) -> list[bool]:
     flags, status = tier.backend.probe(keys, deadline)
     if status is not Status.OK:
         for search in searches:

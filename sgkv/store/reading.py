@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +36,8 @@ class Reading:
     reasons: list[MissReason | None] = field(init=False)
     sources: list[Tier | None] = field(init=False)
     """The tier that each page came from."""
+    served_by: dict[str, int] = field(default_factory=dict)
+    """Pages by tier name."""
     promotable: list[tuple[Tier, BlobRead]] = field(default_factory=list)
     """Verified reads from below the arena."""
 
@@ -44,18 +45,14 @@ class Reading:
         self.reasons = [MissReason.ABSENT] * len(self.pages)
         self.sources = [None] * len(self.pages)
 
-    @property
-    def served_by(self) -> dict[str, int]:
-        """Pages by tier name."""
-        return Counter(tier.name for tier in self.sources if tier is not None)
-
     def ask(self, tier: Tier) -> Asking:
         """Read from one tier the pages that those above it could not give."""
         wanted = self._left()
         yield from self._from_arena(wanted) if tier.arena is not None else self._from_chunks(tier, wanted)
-        for page in wanted:
-            if not self.reasons[page]:
-                self.sources[page] = tier
+        served = [page for page in wanted if not self.reasons[page]]
+        for page in served:
+            self.sources[page] = tier
+        self.served_by[tier.name] = len(served)
 
     def give_up(self, reason: MissReason) -> None:
         """Say why no more tiers are asked."""

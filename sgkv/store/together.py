@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -14,9 +14,11 @@ Steps: TypeAlias = Generator[Sequence[Asked], list[Answer], Result]
 
 
 def together(
-    works: Sequence[Steps[Asked, Answer, Result]], call: Callable[[list[Asked]], list[Answer]]
+    works: Sequence[Steps[Asked, Answer, Result]], call: Callable[[Sequence[Asked]], list[Answer]]
 ) -> list[Result]:
     """Run `works` to their ends; each round of theirs is one call, whose answers are in the order asked."""
+    if len(works) == 1:
+        return [_alone(works[0], call)]
     results: dict[int, Result] = {}
     answers: dict[int, list[Answer] | None] = dict.fromkeys(range(len(works)))
     while answers:
@@ -30,8 +32,17 @@ def together(
     return [results[at] for at in range(len(works))]
 
 
+def _alone(work: Steps[Asked, Answer, Result], call: Callable[[Sequence[Asked]], list[Answer]]) -> Result:
+    try:
+        asked = next(work)
+        while True:
+            asked = work.send(call(asked))
+    except StopIteration as end:
+        return cast("Result", end.value)
+
+
 def _shared_out(
-    asked: dict[int, Sequence[Asked]], call: Callable[[list[Asked]], list[Answer]]
+    asked: dict[int, Sequence[Asked]], call: Callable[[Sequence[Asked]], list[Answer]]
 ) -> Generator[tuple[int, list[Answer]], None, None]:
     answers = call([item for items in asked.values() for item in items])
     start = 0
