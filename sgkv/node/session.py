@@ -136,12 +136,7 @@ class AttachedSession(PageSession):
 
     def _pieces(self, span: Span) -> Iterator[range]:
         """The pages of a span in batches of about `_PIECE` bytes that end where chunks do."""
-        chunk = self.pages_per_chunk
-        pages = max(1, _PIECE // (chunk * self.layout.page_bytes)) * chunk
-        stop = 0
-        while stop < len(span.hashes):
-            start, stop = stop, stop + pages - (span.start + stop) % chunk
-            yield range(start, min(stop, len(span.hashes)))
+        return span.batches(max(1, _PIECE // self.layout.page_bytes), self.pages_per_chunk)
 
     # The daemon moves the bytes.
 
