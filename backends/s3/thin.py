@@ -78,10 +78,18 @@ class ThinPlane(DataPlane):
         keys = self._keys.current(deadline)
         reply = self._exchange(request, keys, deadline)
         if reply.status in _REJECTED and self._keys.reject(keys):
-            reply = self._exchange(request, self._keys.current(deadline), deadline)
-            self._keys.retried(refused=reply.status in _REJECTED)
+            reply = self._again(request, deadline)
         if reply.region == self._address.region:
             return replace(reply, region="")
+        return reply
+
+    def _again(self, request: _Request, deadline: Deadline | None) -> Reply:
+        refused = False
+        try:
+            reply = self._exchange(request, self._keys.current(deadline), deadline)
+            refused = reply.status in _REJECTED
+        finally:
+            self._keys.retried(refused=refused)
         return reply
 
     def _exchange(self, request: _Request, keys: ReadOnlyCredentials, deadline: Deadline | None) -> Reply:
