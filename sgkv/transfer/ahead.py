@@ -39,14 +39,20 @@ class Early:
     Pages are whole, verified, in one piece and in the order of their session.
     """
 
-    def __init__(self, deadline: Deadline) -> None:
-        self.deadline = deadline
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.deadline = Deadline(seconds)
         """Of all reads."""
+        self.interest = Deadline(seconds)
+        """Renewed whenever somebody asks for the request."""
         self.pieces: list[_Piece] = []
         self._reads: list[Future[None]] = []
         self._lock = threading.Lock()
         self._pages: dict[PageSession, dict[str, Buffer]] = {}
         self._failed: dict[PageSession, dict[str, MissReason]] = {}
+
+    def renew(self) -> None:
+        self.interest = Deadline(self._seconds)
 
     def expect(self, read: Future[None], piece: _Piece) -> None:
         self._reads.append(read)
@@ -91,7 +97,7 @@ class ReadAhead:
     """The requests that wait for their load, and what is read for them: at most `limit` bytes.
 
     One thread, but for `free` and `held`. A request that is neither taken nor dropped keeps its bytes
-    until its deadline is over and another request needs them.
+    until nobody has asked for it for as long as its reads may take, and another request needs them.
     """
 
     def __init__(self, limit: int, counters: Counters) -> None:
@@ -113,7 +119,7 @@ class ReadAhead:
 
         Pages that find no room, the last ones first, are left out and counted.
         """
-        early = self._requests.get(rid) or Early(Deadline(seconds))
+        early = self._requests.get(rid) or Early(seconds)
         for session, span in wanted:
             for run in runs(early.unread(session, span)):
                 if not early.deadline.over:
@@ -122,7 +128,11 @@ class ReadAhead:
             self._requests[rid] = early
 
     def get(self, rid: str) -> Early | None:
-        return self._requests.get(rid)
+        """What is read for a request that is asked for again."""
+        early = self._requests.get(rid)
+        if early is not None:
+            early.renew()
+        return early
 
     def take(self, rid: str) -> Early | None:
         """Hand over what was read for a request; its pages count until `free`."""
@@ -166,11 +176,11 @@ class ReadAhead:
         early.expect(read, piece)
 
     def _room(self, wanted: int) -> int:
-        """Bytes that are free, after those who waited longest in vain have made room."""
+        """Bytes that are free, after requests that nobody asks for any more have made room."""
         for rid, early in list(self._requests.items()):
             if self._limit - self._held >= wanted:
                 break
-            if early.deadline.over:
+            if early.interest.over:
                 self.drop(rid)
         return max(0, self._limit - self._held)
 
