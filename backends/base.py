@@ -103,6 +103,8 @@ class Capabilities:
 
     local_index: bool = False
     """`contains` answers from memory in about a microsecond a key: ask it for whole chains."""
+    whole_chains: bool = False
+    """`contains` is remote, but takes hundreds of keys in one cheap round trip: ask it for whole chains."""
     persistent: bool = False
     """Blobs survive the process."""
     shared: bool = False

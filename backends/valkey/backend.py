@@ -66,7 +66,7 @@ class ValkeyBackend(Backend):
             raise ValueError(f"capacity must be positive, got {capacity}")
         self.name = name
         self.capabilities = Capabilities(
-            persistent=True, shared=True, pins=capacity is not None, abandonable=True
+            whole_chains=True, persistent=True, shared=True, pins=capacity is not None, abandonable=True
         )
         self._options = options
         self._names = Names(options.prefix)

@@ -34,6 +34,9 @@ class Found:
 
 Asking = Steps[str, bool, None]
 """Yields keys, to be sent whether a tier has each."""
+Probe = Callable[[Sequence[str]], Steps[str, bool, list[bool]]]
+Run = Callable[[Probe, Sequence[str]], Steps[str, bool, int]]
+"""How many leading keys of a chain are there."""
 
 
 @dataclass(slots=True)
@@ -65,7 +68,8 @@ class Search:
         elif tier.backend.capabilities.local_index:
             yield from self._ask_index()
         else:
-            yield from self._ask_remote()
+            whole = tier.backend.capabilities.whole_chains
+            yield from self._ask_remote(_whole_run if whole else _leading_run)
 
     def troubled(self, status: Status) -> None:
         """The tier being asked says why every doubt of its last answer was False."""
@@ -90,12 +94,12 @@ class Search:
         missing = [page for page, has in enumerate(self.available) if not has]
         yield from self._ask_pages(missing)
 
-    def _ask_remote(self) -> Asking:
+    def _ask_remote(self, leading_run: Run) -> Asking:
         """A remote tier is searched for its leading run, bridging chunks that exist as pages."""
         wanted = [c for c in self.span.chunks(self.pages_per_chunk) if self._misses(c)]
         keys = chunk_keys(self.namespace, [c.last_hash for c in wanted])
         for _ in range(_MAX_BRIDGES):
-            run = yield from _leading_run(self._probe, keys)
+            run = yield from leading_run(self._probe, keys)
             for chunk in wanted[:run]:
                 self._add_chunk(chunk)
             wanted, keys = wanted[run:], keys[run:]
@@ -157,9 +161,12 @@ def _asked(keys: Sequence[str]) -> Steps[str, bool, list[bool]]:
     return (yield keys)
 
 
-def _leading_run(
-    probe: Callable[[Sequence[str]], Steps[str, bool, list[bool]]], keys: Sequence[str]
-) -> Steps[str, bool, int]:
+def _whole_run(probe: Probe, keys: Sequence[str]) -> Steps[str, bool, int]:
+    """As `_leading_run`, of a tier that is asked for all at once: holes are seen."""
+    return leading((yield from probe(keys)))
+
+
+def _leading_run(probe: Probe, keys: Sequence[str]) -> Steps[str, bool, int]:
     present, absent = 0, len(keys)
     round_ = sorted({min(2**power - 1, len(keys) - 1) for power in range(len(keys).bit_length() + 1)})
     while present < absent:

@@ -11,6 +11,7 @@ import pytest
 
 from sgkv.backends.valkey import ValkeyOptions
 from sgkv.config import ConfigError, load, resolve
+from sgkv.keys import chunk_keys
 from sgkv.reasons import MissReason
 from sgkv.store.build import build_store
 from sgkv.store.store import Store
@@ -64,6 +65,26 @@ def test_another_node_reads_what_one_wrote(
     assert second.stats().counters["hit_pages"]["valkey"] == 10
     assert second.flush(10)
     assert read(session, hashes) == ([None] * 10, joined(pages))
+
+
+def test_a_chain_is_looked_up_in_one_round_trip_and_its_holes_are_seen(
+    server: ValkeyServer, node: Node, open_valkey: Open, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashes, _ = written(node(server.options), 40)
+    store = node(server.options)
+    session, asked = store.open(namespace(), layout()), []
+    inner = store.tiers[-1].backend.inner
+    probe = inner.probe
+    monkeypatch.setattr(
+        inner, "probe", lambda keys, deadline: asked.append(len(keys)) or probe(keys, deadline)
+    )
+    assert found_in(session, hashes).pages == 40
+    chunks = asked[0]
+    assert asked == [chunks]
+    blobs = open_valkey(replace(server.options, prefix=prefix))
+    hole = chunk_keys(namespace().digest, hashes[40 // chunks - 1 :: 40 // chunks])[chunks // 2 - 1]
+    assert blobs.delete([hole]) == [True]
+    assert found_in(node(server.options).open(namespace(), layout()), hashes).pages == 40 // 2 - 40 // chunks
 
 
 def test_other_weights_share_nothing(server: ValkeyServer, node: Node) -> None:
