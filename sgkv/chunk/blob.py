@@ -14,7 +14,6 @@ from sgkv.chunk.convert import convert_in_place
 from sgkv.chunk.header import (
     Header,
     HeaderError,
-    UnknownFormatError,
     checksum,
     decode_header,
     encode_header,
@@ -139,8 +138,6 @@ class BlobRead:
     def _read_header(self) -> tuple[MissReason | None, Header | None]:
         try:
             header = decode_header(self.header)
-        except UnknownFormatError:
-            return MissReason.LAYOUT, None
         except HeaderError:
             return MissReason.CORRUPT, None
         if header.namespace != self.identity.namespace or header.pages != self.total_pages:

@@ -16,9 +16,8 @@ from sgkv.backends.wrapper import Wrapper
 from sgkv.chunk.header import BLOCK, HeaderError, UnknownFormatError
 from sgkv.codecs.coding import Reader, Recipe, Writer
 from sgkv.codecs.envelope import Head, decode_head, is_envelope, stated_size
-from sgkv.codecs.keys import LockedError
+from sgkv.codecs.errors import CodecError, LockedError
 from sgkv.codecs.opening import Opening
-from sgkv.codecs.squeezing import CodecError
 
 log = logging.getLogger(__name__)
 

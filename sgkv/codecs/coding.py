@@ -5,24 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from xxhash import xxh3_128_digest
 
 from sgkv.backends.base import Buffer, PutItem
 from sgkv.backends.buffers import after, first
 from sgkv.chunk.header import Header, HeaderError, decode_header
-from sgkv.codecs.envelope import CHECKSUM_BYTES, Envelope, Head, encode_head, encode_meta, pack_sizes
-from sgkv.codecs.keys import LockedError
+from sgkv.codecs.envelope import (
+    CHECKSUM_BYTES,
+    CIPHER,
+    SALT_BYTES,
+    TAG_BYTES,
+    Envelope,
+    Head,
+    encode_head,
+    encode_meta,
+    pack_sizes,
+)
+from sgkv.codecs.errors import CodecError, DamagedError, LockedError, SealError
 from sgkv.codecs.locksmith import Locksmith
-from sgkv.codecs.sealing import CIPHER, SALT_BYTES, TAG_BYTES, Seal, SealError
-from sgkv.codecs.squeezing import Bytes, Chain, CodecError, chain
+from sgkv.codecs.squeezing import Bytes, Chain, chain
+
+if TYPE_CHECKING:
+    from sgkv.codecs.sealing import Seal
 
 _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 """Of the dtypes whose elements have bytes of different kinds."""
-
-
-class DamagedError(ValueError):
-    """A coded blob that is not what a writer made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from sgkv.chunk.header import BLOCK, CODED_MAGIC, HeaderError, UnknownFormatErro
 
 VERSION = 1
 CHECKSUM_BYTES = 16
+CIPHER = "aes-256-gcm"
+"""The only one (sealing.py), with these sizes:"""
+TAG_BYTES, SALT_BYTES, KEY_BYTES = 16, 16, 32
 
 _PROLOGUE = struct.Struct("<8sHHII")
 _SEAL = _PROLOGUE.size

@@ -16,17 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
-
-from sgkv.codecs.sealing import KEY_BYTES
-
-
-class KeyConfigError(ValueError):
-    """Keys that cannot be used as they are configured; the message names what to change."""
-
-
-class LockedError(Exception):
-    """Nobody here has the key that this was wrapped with."""
+from sgkv.codecs.envelope import KEY_BYTES
+from sgkv.codecs.errors import KeyConfigError, LockedError
 
 
 class DataKey(NamedTuple):
@@ -67,10 +58,14 @@ class HeldKeys(KeyProvider):
         self._keys = {key_id: bytearray(_checked(key_id, key)) for key_id, key in keys.items()}
 
     def new(self, context: Mapping[str, str]) -> DataKey:
+        from cryptography.hazmat.primitives.keywrap import aes_key_wrap
+
         key = os.urandom(KEY_BYTES)
         return DataKey(bytearray(key), self._current, aes_key_wrap(bytes(self._keys[self._current]), key))
 
     def open(self, key_id: str, wrapped: bytes, context: Mapping[str, str]) -> bytearray:
+        from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap
+
         if key_id not in self._keys:
             raise LockedError(f"there is no key {key_id!r} here")
         try:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from sgkv.codecs.envelope import Envelope
 from sgkv.codecs.keys import DataKey, KeyProvider
-from sgkv.codecs.sealing import Seal
+
+if TYPE_CHECKING:
+    from sgkv.codecs.sealing import Seal
 
 _MOST = 1024
 """Data keys in memory, made and opened ones each: a namespace has one a writer."""
@@ -43,6 +46,8 @@ class Locksmith:
 
     def seal(self, key: str, envelope: Envelope, meta: bytes) -> Seal:
         """What opens the sections of a blob. Raises LockedError without its key, OSError if unknown."""
+        from sgkv.codecs.sealing import Seal
+
         of = envelope.key_id, envelope.wrapped
         with self._lock:
             opened = self._opened.get(of)

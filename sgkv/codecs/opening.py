@@ -9,7 +9,8 @@ from sgkv.backends.base import Buffer, GetItem, Part, Status
 from sgkv.backends.cpu.copying import copy
 from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.hooks import checked
-from sgkv.codecs.coding import DamagedError, Reader
+from sgkv.codecs.coding import Reader
+from sgkv.codecs.errors import DamagedError
 
 
 @dataclass(slots=True)

@@ -16,14 +16,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-CIPHER = "aes-256-gcm"
-TAG_BYTES, SALT_BYTES, KEY_BYTES = 16, 16, 32
+from sgkv.codecs.envelope import KEY_BYTES
+from sgkv.codecs.errors import SealError
+
 _NONCE_BYTES = 12
 _PURPOSE = b"sgkv envelope 1\0"
-
-
-class SealError(ValueError):
-    """A section that does not open: changed, moved, or sealed with another key."""
 
 
 class Seal:

@@ -8,16 +8,15 @@ what repeats. Measured on real KV in docs/codecs.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
 
+from sgkv.codecs.errors import CodecError
+
 Bytes: TypeAlias = bytes | memoryview
-
-
-class CodecError(ValueError):
-    """These bytes are not what this codec makes, or nobody here knows the codec."""
 
 
 class Step(ABC):
@@ -75,8 +74,8 @@ class Zstd(Step):
 
     def __init__(self, level: int) -> None:
         """`level` 1 to 19; only the writer cares."""
-        from zstandard import ZstdCompressor
-
+        with _installed():
+            from zstandard import ZstdCompressor
         if not 1 <= level <= 19:
             raise CodecError(f"zstd has levels from 1 to 19, not {level}")
         self.name = f"zstd:{level}"
@@ -104,8 +103,8 @@ class Lz4(Step):
     name = "lz4"
 
     def __init__(self) -> None:
-        import lz4.block
-
+        with _installed():
+            import lz4.block
         self._lz4 = lz4.block
 
     def squeeze(self, data: Bytes) -> Bytes:
@@ -145,6 +144,14 @@ class Chain:
         if len(data) != size:
             raise CodecError(f"{len(data)} bytes are no page of {size}")
         return data
+
+
+@contextmanager
+def _installed() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise CodecError(f'{error}: pip install "sgkv[codecs]"') from error
 
 
 def chain(names: Sequence[str]) -> Chain:

@@ -4,6 +4,7 @@
 Importing this package imports pydantic; `import sgkv` does not.
 """
 
+from sgkv.config.codecs import CodecConfig, KeysConfig
 from sgkv.config.errors import ConfigError, Problem
 from sgkv.config.loading import Loaded, load
 from sgkv.config.machine import Machine, Place, this_machine
@@ -21,6 +22,7 @@ from sgkv.config.resolving import (
 )
 from sgkv.config.tiers import (
     AnyTier,
+    BlobTier,
     BreakerConfig,
     CpuTier,
     DeadlineConfig,
@@ -35,7 +37,9 @@ from sgkv.config.tiers import (
 
 __all__ = [
     "AnyTier",
+    "BlobTier",
     "BreakerConfig",
+    "CodecConfig",
     "Config",
     "ConfigError",
     "CpuTier",
@@ -43,6 +47,7 @@ __all__ = [
     "DiskTier",
     "EngineConfig",
     "FaultConfig",
+    "KeysConfig",
     "LimitsConfig",
     "LinkerConfig",
     "Loaded",

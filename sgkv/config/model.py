@@ -6,8 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from sgkv.config.base import Section
+from sgkv.config.codecs import KeysConfig
 from sgkv.config.node import NodeConfig
-from sgkv.config.tiers import AnyTier, CpuTier, DiskTier, Positive, Section, check_together
+from sgkv.config.tiers import AnyTier, BlobTier, CpuTier, DiskTier, Positive, check_together
 from sgkv.config.units import Capacity, Duration, Percent, Size
 
 
@@ -105,6 +107,8 @@ class Config(Section):
     linker: LinkerConfig = LinkerConfig()
     ttl: Positive | None = None
     """Age at which a chunk is a miss; null is never."""
+    keys: KeysConfig | None = None
+    """For tiers that encrypt."""
 
     @field_validator("chunk_tokens")
     @classmethod
@@ -119,6 +123,13 @@ class Config(Section):
     def _tiers_fit_together(cls, tiers: tuple[AnyTier, ...]) -> tuple[AnyTier, ...]:
         check_together(tiers)
         return tiers
+
+    @model_validator(mode="after")
+    def _sealing_has_keys(self) -> Self:
+        sealed = [tier.name for tier in self.tiers if isinstance(tier, BlobTier) and tier.codec.encrypt]
+        if sealed and self.keys is None:
+            raise ValueError(f"tier {sealed[0]!r} encrypts, and there are no keys: set keys")
+        return self
 
     @model_validator(mode="after")
     def _queue_has_a_measure(self) -> Self:

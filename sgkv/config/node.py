@@ -7,7 +7,8 @@ from typing import Annotated
 from annotated_types import Gt
 from pydantic import Field, SecretStr
 
-from sgkv.config.tiers import Positive, Section, TierPath
+from sgkv.config.base import Section, TierPath
+from sgkv.config.tiers import Positive
 from sgkv.config.units import Size
 
 

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from annotated_types import Ge, Gt
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
-    PlainSerializer,
-    PlainValidator,
     SecretStr,
     field_validator,
     model_validator,
 )
 
+from sgkv.config.base import AbsolutePath, Section, TierPath
+from sgkv.config.codecs import CodecConfig
 from sgkv.config.units import Auto, Capacity, Duration, Percent, Size
 
 Positive = Annotated[Duration, Gt(0)]
 Address = Annotated[str, Field(pattern=r"^.+:[0-9]{1,5}$")]
 """``HOST:PORT``."""
 Probability = Annotated[float, Field(ge=0, le=1)]
-
-
-class Section(BaseModel):
-    """A part of the configuration: immutable, and no key in it goes unread."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
 class DeadlineConfig(Section):
@@ -111,28 +101,16 @@ class CpuTier(Tier):
     """Threads that copy large batches; null chooses by the number of cores."""
 
 
-def parse_path(value: object) -> Path | Auto:
-    """An absolute path, with ``~`` for the home folder, or ``"auto"``."""
-    if value == "auto":
-        return "auto"
-    if not isinstance(value, str | Path):
-        raise ValueError(f"{value!r} is not a path")  # noqa: TRY004 - pydantic collects ValueErrors
-    try:
-        os.fsencode(value)
-        path = Path(value).expanduser()
-    except (RuntimeError, UnicodeError) as error:
-        raise ValueError(f"{str(value)!r} is not a path: {error}") from error
-    if "\0" in str(value):
-        raise ValueError(f"{str(value)!r} is not a path: no name holds a zero byte")
-    if not path.is_absolute():
-        raise ValueError(f"{str(value)!r} depends on where the server is started: write an absolute path")
-    return path
+class BlobTier(Tier):
+    """What every tier below memory has."""
+
+    promote: bool = True
+    """Whether what is read from here is also copied into the cpu tier."""
+    codec: CodecConfig = CodecConfig()
+    """How blobs are kept here."""
 
 
-TierPath = Annotated[Path | Auto, PlainValidator(parse_path), PlainSerializer(str)]
-
-
-class DiskTier(Tier):
+class DiskTier(BlobTier):
     """A folder of files. Capacity: bytes, or a share of the file system it lies on."""
 
     speed: ClassVar[int] = 1
@@ -146,8 +124,6 @@ class DiskTier(Tier):
     """Threads that read and write; null chooses by the number of cores."""
     fsync: Literal["none", "data"] = "none"
     """``data`` makes a published blob survive a power cut; without it a torn one is a counted miss."""
-    promote: bool = True
-    """Whether what is read from here is also copied into the cpu tier."""
 
 
 class PriceConfig(Section):
@@ -162,7 +138,7 @@ class PriceConfig(Section):
     retrieval_gb: float = Field(0.0006, ge=0)
 
 
-class S3Tier(Tier):
+class S3Tier(BlobTier):
     """A bucket of S3 or of what speaks its protocol. Capacity: bytes; auto is no limit of ours."""
 
     speed: ClassVar[int] = 3
@@ -178,7 +154,7 @@ class S3Tier(Tier):
     """Of an S3-compatible server; null is AWS."""
     addressing: Literal["auto", "path", "virtual"] = "auto"
     tls_verify: bool = True
-    tls_ca: Annotated[Path, PlainValidator(parse_path), PlainSerializer(str)] | None = None
+    tls_ca: AbsolutePath | None = None
     """File of certificate authorities; null is the system's."""
     profile: str | None = Field(None, min_length=1)
     access_key: str | None = Field(None, min_length=1)
@@ -200,8 +176,6 @@ class S3Tier(Tier):
     present_for: Duration = 600.0
     absent_for: Duration = 2.0
     list_every: Positive | None = 300.0
-    promote: bool = True
-    """Whether what is read from here is also copied into the cpu tier."""
     prices: PriceConfig = PriceConfig()
 
     @field_validator("capacity")
@@ -222,7 +196,7 @@ class S3Tier(Tier):
         return self
 
 
-class MooncakeTier(Tier):
+class MooncakeTier(BlobTier):
     """Memory pooled over machines by Mooncake Store. Its size is that of its nodes."""
 
     speed: ClassVar[int] = 1
@@ -250,14 +224,12 @@ class MooncakeTier(Tier):
     preferred_segment: str | None = Field(None, min_length=1)
     pool_tenant: str = Field("default", min_length=1)
     """Tenant as the master knows it; `tenant` keeps stores apart without."""
-    ssd_path: Annotated[Path, PlainValidator(parse_path), PlainSerializer(str)] | None = None
+    ssd_path: AbsolutePath | None = None
     """Folder that the segment is offloaded to, best effort."""
     rpc_timeout: Positive = 2.0
     transfer_timeout: Annotated[Duration, Ge(1)] = 3.0
     connect_wait: Duration = 10.0
     """How long a start waits for the pool."""
-    promote: bool = True
-    """Whether what is read from here is also copied into the cpu tier."""
 
     @field_validator("capacity")
     @classmethod
@@ -277,10 +249,7 @@ class MooncakeTier(Tier):
         return self
 
 
-ConfigFile: TypeAlias = Annotated[Path, PlainValidator(parse_path), PlainSerializer(str)]
-
-
-class ValkeyTier(Tier):
+class ValkeyTier(BlobTier):
     """Valkey, Redis or what speaks their protocol. Capacity: bytes; auto leaves it to the server."""
 
     speed: ClassVar[int] = 1
@@ -295,22 +264,20 @@ class ValkeyTier(Tier):
     username: str | None = Field(None, min_length=1)
     password: SecretStr | None = Field(None, min_length=1)
     """Better in the environment or in a file."""
-    password_file: ConfigFile | None = None
+    password_file: AbsolutePath | None = None
     """Holds the password and nothing else; read at each start."""
     tls: bool = False
     tls_verify: bool = True
-    tls_ca: ConfigFile | None = None
+    tls_ca: AbsolutePath | None = None
     """File of certificate authorities; null is the system's."""
-    tls_cert: ConfigFile | None = None
+    tls_cert: AbsolutePath | None = None
     """What this side shows, for servers that want a certificate."""
-    tls_key: ConfigFile | None = None
+    tls_key: AbsolutePath | None = None
     connections: int = Field(4, ge=1, le=64)
     connect_timeout: Positive = 1.0
     read_timeout: Positive = 5.0
     watch_every: Positive = 30.0
     list_every: Positive = 300.0
-    promote: bool = True
-    """Whether what is read from here is also copied into the cpu tier."""
 
     @field_validator("capacity")
     @classmethod

@@ -6,6 +6,7 @@ from sgkv.backends.base import Backend
 from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.disk import DiskBackend
 from sgkv.config import (
+    Config,
     ResolvedConfig,
     ResolvedCpu,
     ResolvedDisk,
@@ -18,6 +19,7 @@ from sgkv.counters import Counters
 from sgkv.keys import is_blob_key
 from sgkv.metrics import Metrics
 from sgkv.store.base import PageStore
+from sgkv.store.coded import coded
 from sgkv.store.store import Store, StoreOptions
 from sgkv.store.tier import Tier
 from sgkv.store.wrapping import wrap
@@ -51,7 +53,7 @@ def open_store(
         promotion_pages=config.limits.promotion_pages,
         remembered_pages=config.limits.remembered_pages,
     )
-    tiers = [_tier(tier, metrics, shared_arena=shared_arena) for tier in resolved.tiers]
+    tiers = [_tier(tier, config, metrics, shared_arena=shared_arena) for tier in resolved.tiers]
     return Store(tiers, options, _counters(metrics))
 
 
@@ -73,14 +75,15 @@ def _attached(resolved: ResolvedConfig, metrics: Metrics | None) -> PageStore:
     )
 
 
-def _tier(resolved: ResolvedTier, metrics: Metrics | None, *, shared_arena: bool) -> Tier:
+def _tier(resolved: ResolvedTier, config: Config, metrics: Metrics | None, *, shared_arena: bool) -> Tier:
     tier = resolved.tier
     if isinstance(resolved, ResolvedCpu):
         cpu = CpuBackend(
             resolved.capacity, name=tier.name, copy_threads=resolved.tier.copy_threads, shared=shared_arena
         )
         return Tier(tier.name, cpu, arena=cpu)
-    backend = wrap(open_backend(resolved), resolved.tier, metrics)
+    backend = coded(open_backend(resolved), resolved.tier.codec, config)
+    backend = wrap(backend, resolved.tier, metrics)
     return Tier(tier.name, backend, promote=resolved.tier.promote)
 
 

@@ -12,7 +12,8 @@ from sgkv.backends.base import Backend, Status
 from sgkv.backends.cpu import CpuBackend
 from sgkv.codecs.backend import CodedBackend
 from sgkv.codecs.coding import Recipe
-from sgkv.codecs.keys import HeldKeys, KeyConfigError, LockedError, parse_keys, read_keys
+from sgkv.codecs.errors import KeyConfigError, LockedError
+from sgkv.codecs.keys import HeldKeys, parse_keys, read_keys
 from sgkv.codecs.locksmith import Locksmith
 from sgkv.keys import chunk_keys
 from tests.codecs.conftest import NAMESPACE, Chunk, chunk, outcome, put

@@ -1,0 +1,55 @@
+"""How a tier keeps its blobs, and where keys come from."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from sgkv.config.base import AbsolutePath, Section
+
+
+class CodecConfig(Section):
+    """What is done to blobs on their way into a tier; what is read there may have been coded otherwise."""
+
+    compress: Literal["none", "zstd", "lz4"] = "none"
+    level: int = Field(1, ge=1, le=19)
+    """Of zstd."""
+    planes: bool = True
+    """Sort the bytes of floats by their kind first, which is what makes KV compress."""
+    encrypt: bool = False
+    """Seal with the keys of `keys`."""
+    accept_unsealed: bool = False
+    """With `encrypt`: also read what is not sealed, for as long as that is still there."""
+    threads: int = Field(2, ge=1, le=64)
+    """Threads that code and open pages."""
+
+    @model_validator(mode="after")
+    def _unsealed_is_about_sealing(self) -> Self:
+        if self.accept_unsealed and not self.encrypt:
+            raise ValueError("accept_unsealed is of no use without encrypt: true")
+        return self
+
+
+class KeysConfig(Section):
+    """What wraps the data keys of tiers that encrypt."""
+
+    provider: Literal["file", "environment", "kms", "custom"] = "file"
+    file: AbsolutePath | None = None
+    """Of `sgkv keys`; only its owner may read it."""
+    variable: str = Field("SGKV_KEYS", min_length=1)
+    """Environment variable that holds what such a file would."""
+    kms_key: str | None = Field(None, min_length=1)
+    """Id, ARN or alias."""
+    kms_region: str | None = Field(None, min_length=1)
+    kms_endpoint: str | None = Field(None, pattern=r"^https?://[^/]+/?$")
+    factory: str | None = Field(None, pattern=r"^[\w.]+:\w+$")
+    """``package.module:function``, called without arguments for a `KeyProvider`."""
+
+    @model_validator(mode="after")
+    def _names_its_keys(self) -> Self:
+        needed = {"file": self.file, "kms": self.kms_key, "custom": self.factory}
+        if self.provider in needed and needed[self.provider] is None:
+            field = {"file": "file", "kms": "kms_key", "custom": "factory"}[self.provider]
+            raise ValueError(f"provider: {self.provider} needs {field}")
+        return self
