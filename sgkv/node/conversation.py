@@ -23,6 +23,7 @@ from sgkv.node.memory import Region, pages_in
 from sgkv.node.service import Service
 from sgkv.node.wire import WireError
 from sgkv.reasons import MissReason
+from sgkv.store.lending import Lent
 from sgkv.store.session import Session
 
 logger = logging.getLogger("sgkv")
@@ -32,6 +33,8 @@ _PATIENCE = 5.0
 _LONGEST = 600.0
 _MOST = 1024
 """Namespaces, and pieces of shared memory, of one connection."""
+_HOLDING = wire.Borrow | wire.Reserve | wire.Publish
+"""Requests that leave what is held as it is; any other gives it back."""
 _ROOMLESS = {Stored.EXISTS: -1}
 
 
@@ -128,7 +131,9 @@ class Conversation:
     def _serve_next(self, status: Callable[[], bytes]) -> bool:
         request, descriptor = self._channel.receive(None, _PATIENCE)
         try:
-            if not isinstance(request, wire.Publish):
+            if isinstance(request, wire.Return):
+                self._holdings.give_back_oldest()
+            elif not isinstance(request, _HOLDING):
                 self._holdings.give_back()
             if self._service.leaving:
                 self._say(wire.Refused("the daemon is shutting down", leaving=True))
@@ -194,21 +199,21 @@ class Conversation:
         return _flags(session.contains(request.span(), _deadline(request.until)))
 
     def _borrow(self, request: wire.Borrow) -> wire.Message:
+        self._holdings.require_place()
         session, span, deadline = self._asked(request)
+        lent = Lent([None] * len(span.hashes), [MissReason.TIMEOUT] * len(span.hashes), {})
         with self._service.turns.turn(_size(session, span.hashes), deadline) as mine:
-            if not mine:
-                return _late(len(span.hashes), lent=True)
-            lent = session.lend(span, deadline)
-            self._holdings.lend(lent)
+            if mine:
+                lent = session.lend(span, deadline)
+        self._holdings.add(lent)
         places = [-1 if lease is None else lease.offset for lease in lent.leases]
         return wire.Lent(_missed(lent.reasons), lent.served_by, wire.packed_places(places))
 
     def _reserve(self, request: wire.Reserve) -> wire.Message:
+        self._holdings.require_place()
         session, span, _ = self._asked(request)
-        if not self._service.has_room(session, span):
-            return wire.Rooms(wire.packed_places([-2] * len(span.hashes)))
-        rooms = session.reserve(span)
-        self._holdings.reserve(rooms)
+        rooms = session.reserve(span) if self._service.has_room(session, span) else session.no_rooms(span)
+        self._holdings.add(rooms)
         places = [
             room.offset if isinstance(room, Reservation) else _ROOMLESS.get(room, -2) for room in rooms.places
         ]
@@ -216,8 +221,6 @@ class Conversation:
 
     def _publish(self, request: wire.Publish) -> wire.Message:
         rooms = self._holdings.take_rooms()
-        if rooms is None:
-            raise WireError("nothing is reserved that could be published")
         if _deadline(request.until).expired:
             rooms.abandon()
             return _flags([False] * len(rooms.places))
@@ -228,7 +231,7 @@ class Conversation:
         pages = self._pages(session, span.hashes, request.buffers)
         with self._service.turns.turn(_size(session, span.hashes), deadline) as mine:
             if not mine:
-                return _late(len(pages))
+                return wire.Outcome(_missed([MissReason.TIMEOUT] * len(pages)), {})
             reading = session.read(span, pages, deadline)
         return wire.Outcome(_missed(reading.reasons), reading.served_by)
 
@@ -285,12 +288,6 @@ def _missed(reasons: Sequence[MissReason | None]) -> dict[str, list[int]]:
         if reason is not None:
             missed.setdefault(reason.value, []).append(page)
     return missed
-
-
-def _late(pages: int, *, lent: bool = False) -> wire.Message:
-    """No turn came in time."""
-    missed = {MissReason.TIMEOUT.value: list(range(pages))}
-    return wire.Lent(missed, {}, wire.packed_places([-1] * pages)) if lent else wire.Outcome(missed, {})
 
 
 def _close(descriptor: int | None) -> None:

@@ -88,6 +88,7 @@ class Lane:
         self._numbers: dict[AttachedSession, int] = {}
         self._shared: set[int] = set()
         self._daemon: int | None = None
+        self._unanswered = 0
         try:
             sock.settimeout(max(0.001, until - time.monotonic()))
             sock.connect(str(path))
@@ -115,21 +116,36 @@ class Lane:
             return False
         return True
 
+    @property
+    def settled(self) -> bool:
+        """Whether every request has been answered; else the lane is of no use to the next caller."""
+        return not self._unanswered
+
     def ask(self, request: wire.Message, answer: type[R], until: float, descriptor: int | None = None) -> R:
         """Send a request and wait for its answer, which must be an `answer`."""
+        self.post(request, until, descriptor)
+        return self.hear(answer, until)
+
+    def tell(self, message: wire.Message, until: float) -> None:
+        """Send what has no answer."""
+        self._channel.send(message, until)
+
+    def post(self, request: wire.Message, until: float, descriptor: int | None = None) -> None:
+        """Send a request whose answer is heard later."""
         self._channel.send(request, until, descriptor)
+        self._unanswered += 1
+
+    def hear(self, answer: type[R], until: float) -> R:
+        """Wait for the answer to the oldest request that has none yet, which must be an `answer`."""
         reply, extra = self._channel.receive(until, max(0.0, until - time.monotonic()))
+        self._unanswered -= 1
         if extra is not None:
             os.close(extra)
         if isinstance(reply, wire.Refused):
             raise LeavingError(reply.why) if reply.leaving else RefusedError(reply.why)
         if not isinstance(reply, answer):
-            raise WireError(f"{type(request).__name__} was answered by {type(reply).__name__}")
+            raise WireError(f"{type(reply).__name__} came where {answer.__name__} was due")
         return reply
-
-    def tell(self, message: wire.Message, until: float) -> None:
-        """Send what has no answer."""
-        self._channel.send(message, until)
 
     def number(self, session: AttachedSession, until: float) -> int:
         """What this connection calls a session; the daemon is told of it the first time."""

@@ -141,7 +141,7 @@ class Link:
     def _give_back(self, lane: Lane) -> None:
         self._silences = 0
         with self._lock:
-            keep = not (self._closing.is_set() or self._away or lane.crowded)
+            keep = lane.settled and not (self._closing.is_set() or self._away or lane.crowded)
             if keep:
                 self._idle.append(lane)
         if not keep:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from sgkv.backends.base import Buffer
 from sgkv.backends.cpu import Lease
-from sgkv.backends.cpu.copying import address_of, copy
+from sgkv.backends.cpu.copying import address_of
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import Page
 from sgkv.chunk.layout import Order, PageLayout
 from sgkv.counters import Counters
 from sgkv.identity import Namespace
 from sgkv.node import wire
+from sgkv.node.copies import Batch
 from sgkv.node.lane import Lane, SharedRegion
 from sgkv.node.link import Link, answer_by
 from sgkv.reasons import MissReason
@@ -70,35 +70,52 @@ class AttachedSession(PageSession):
 
     def contains(self, span: Span, deadline: Deadline) -> list[bool]:
         def ask(lane: Lane, until: float) -> list[bool]:
-            return _flags(lane.ask(wire.Contains(*self._asked(lane, span, until)), wire.Flags, until), span)
+            request = wire.Contains(*self._asked(lane, span, until))
+            return _flags(lane.ask(request, wire.Flags, until), len(span.hashes))
 
         answer = self._call(ask, deadline)
         return [False] * len(span.hashes) if isinstance(answer, MissReason) else answer
 
     def get(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[MissReason | None]:
-        shared = self._are_shared(pages)
         reasons: list[MissReason | None] = []
-        for piece in self._pieces(span):
-            part, own = span.part(piece.start, piece.stop), pages[piece.start : piece.stop]
-            answer = self._fill(part, own, deadline) if shared else None
-            if answer is None:
-                answer = self._borrow(part, own, deadline)
-            if isinstance(answer, MissReason):
-                reasons += [answer] * (len(pages) - len(reasons))
-                break
-            reasons += answer
+
+        def ask(lane: Lane, until: float) -> None:
+            if lane.fenced and self._are_shared(pages):
+                lane.share(self._regions, until)
+                for piece in self._pieces(span):
+                    request = self._fill(lane, span, pages, piece, until)
+                    reasons.extend(self._outcome(self._lend(lane, request, until), len(piece)))
+            else:
+                self._batch(lane, pages, until).read(
+                    self._pieces(span),
+                    lambda piece: wire.Borrow(*self._asked(lane, span, until, piece)),
+                    lambda piece, lent: reasons.extend(self._outcome(lent, len(piece))),
+                )
+
+        trouble = self._call(ask, deadline)
+        if trouble is not None:
+            reasons += [trouble] * (len(pages) - len(reasons))
         self._counters.misses(reasons)
         return reasons
 
     def set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
-        store = self._keep if self._are_shared(pages) else self._write
         done: list[bool] = []
-        for piece in self._pieces(span):
-            part = span.part(piece.start, piece.stop)
-            answer = store(part, pages[piece.start : piece.stop], deadline)
-            if isinstance(answer, MissReason):
-                break
-            done += answer
+
+        def ask(lane: Lane, until: float) -> None:
+            if self._are_shared(pages):
+                lane.share(self._regions, until)
+                for piece in self._pieces(span):
+                    request = self._keep(lane, span, pages, piece, until)
+                    done.extend(_flags(lane.ask(request, wire.Flags, until), len(piece)))
+            else:
+                self._batch(lane, pages, until).write(
+                    self._pieces(span),
+                    lambda piece: wire.Reserve(*self._asked(lane, span, until, piece)),
+                    lambda: wire.Publish(answer_by(until)),
+                    lambda piece, flags: done.extend(_flags(flags, len(piece))),
+                )
+
+        self._call(ask, deadline)
         return done + [False] * (len(pages) - len(done))
 
     def lease(self, span: Span) -> list[Lease | None]:
@@ -107,9 +124,8 @@ class AttachedSession(PageSession):
 
     def pin(self, span: Span, pinned: bool = True) -> list[bool]:
         def ask(lane: Lane, until: float) -> list[bool]:
-            return _flags(
-                lane.ask(wire.Pin(*self._asked(lane, span, until), pinned), wire.Flags, until), span
-            )
+            request = wire.Pin(*self._asked(lane, span, until), pinned)
+            return _flags(lane.ask(request, wire.Flags, until), len(span.hashes))
 
         answer = self._call(ask, Deadline(_PIN_SECONDS))
         return [False] * len(span.hashes) if isinstance(answer, MissReason) else answer
@@ -130,46 +146,35 @@ class AttachedSession(PageSession):
 
         return self._link.call(cleared, deadline)
 
-    def _asked(self, lane: Lane, span: Span, until: float) -> tuple[int, float, bytes, bytes | None]:
-        """The fields that every message about pages begins with."""
-        return lane.number(self, until), answer_by(until), *wire.packed_span(span)
+    def _asked(
+        self, lane: Lane, span: Span, until: float, piece: range | None = None
+    ) -> tuple[int, float, bytes, bytes | None]:
+        """The fields that every message about pages begins with; `piece` is a part of the span."""
+        part = span if piece is None else span.part(piece.start, piece.stop)
+        return lane.number(self, until), answer_by(until), *wire.packed_span(part)
 
     def _pieces(self, span: Span) -> Iterator[range]:
         """The pages of a span in batches of about `_PIECE` bytes that end where chunks do."""
         return span.batches(max(1, _PIECE // self.layout.page_bytes), self.pages_per_chunk)
 
-    # The daemon moves the bytes.
+    def _batch(self, lane: Lane, pages: Sequence[Page], until: float) -> Batch:
+        lane.number(self, until)  # now: nothing may be asked while answers are to come
+        return Batch(lane, self._link.memory(lane).view, pages, until)
 
-    def _fill(
-        self, span: Span, pages: Sequence[Page], deadline: Deadline
-    ) -> list[MissReason | None] | MissReason | None:
-        """None where the daemon must not be lent pages to write into."""
+    def _fill(self, lane: Lane, span: Span, pages: Sequence[Page], piece: range, until: float) -> wire.Fill:
+        return wire.Fill(*self._asked(lane, span, until, piece), _packed(pages[piece.start : piece.stop]))
 
-        def ask(lane: Lane, until: float) -> list[MissReason | None] | None:
-            if not lane.fenced:
-                return None
-            lane.share(self._regions, until)
-            request = wire.Fill(*self._asked(lane, span, until), _packed(pages))
-            return self._outcome(self._lent(lane, request, until), span)
+    def _keep(self, lane: Lane, span: Span, pages: Sequence[Page], piece: range, until: float) -> wire.Keep:
+        return wire.Keep(*self._asked(lane, span, until, piece), _packed(pages[piece.start : piece.stop]))
 
-        return self._call(ask, deadline)
-
-    def _lent(self, lane: Lane, request: wire.Fill, until: float) -> wire.Outcome:
-        """Wait until the daemon has let go of our pages, whatever it takes."""
+    def _lend(self, lane: Lane, request: wire.Fill, until: float) -> wire.Outcome:
+        """Let the daemon write into our pages, and wait until it has let go of them, whatever it takes."""
         try:
             return lane.ask(request, wire.Outcome, until + self._fence)
         except TimeoutError:
             self._counters.add("node_fenced")
             lane.fence()
             raise
-
-    def _keep(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool] | MissReason:
-        def ask(lane: Lane, until: float) -> list[bool]:
-            lane.share(self._regions, until)
-            request = wire.Keep(*self._asked(lane, span, until), _packed(pages))
-            return _flags(lane.ask(request, wire.Flags, until), span)
-
-        return self._call(ask, deadline)
 
     def _are_shared(self, pages: Sequence[Page]) -> bool:
         """Whether the daemon can reach every buffer of these pages, and they are cut alike."""
@@ -180,35 +185,8 @@ class AttachedSession(PageSession):
             and all(id(buffer.obj) in regions for page in pages for buffer in page)
         )
 
-    # We move them, to and from the daemon's arena.
-
-    def _borrow(
-        self, span: Span, pages: Sequence[Page], deadline: Deadline
-    ) -> list[MissReason | None] | MissReason:
-        def ask(lane: Lane, until: float) -> list[MissReason | None]:
-            lent = lane.ask(wire.Borrow(*self._asked(lane, span, until)), wire.Lent, until)
-            arena = self._link.memory(lane).view
-            for place, page in zip(wire.unpacked_places(lent.places), pages, strict=True):
-                if place >= 0:
-                    _move(arena, place, page, into_arena=False)
-            lane.tell(wire.Return(), until)
-            return self._outcome(lent, span)
-
-        return self._call(ask, deadline)
-
-    def _write(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool] | MissReason:
-        def ask(lane: Lane, until: float) -> list[bool]:
-            rooms = lane.ask(wire.Reserve(*self._asked(lane, span, until)), wire.Rooms, until)
-            arena = self._link.memory(lane).view
-            for place, page in zip(wire.unpacked_places(rooms.places), pages, strict=True):
-                if place >= 0:
-                    _move(arena, place, page, into_arena=True)
-            return _flags(lane.ask(wire.Publish(answer_by(until)), wire.Flags, until), span)
-
-        return self._call(ask, deadline)
-
-    def _outcome(self, outcome: wire.Outcome | wire.Lent, span: Span) -> list[MissReason | None]:
-        reasons: list[MissReason | None] = [None] * len(span.hashes)
+    def _outcome(self, outcome: wire.Outcome | wire.Lent, count: int) -> list[MissReason | None]:
+        reasons: list[MissReason | None] = [None] * count
         for reason, pages in outcome.missed.items():
             for page in pages:
                 reasons[page] = MissReason(reason)
@@ -217,22 +195,11 @@ class AttachedSession(PageSession):
         return reasons
 
 
-def _flags(answer: wire.Flags, span: Span) -> list[bool]:
-    if len(answer.flags) != len(span.hashes):
-        raise wire.WireError(f"{len(answer.flags)} answers for {len(span.hashes)} pages")
+def _flags(answer: wire.Flags, count: int) -> list[bool]:
+    if len(answer.flags) != count:
+        raise wire.WireError(f"{len(answer.flags)} answers for {count} pages")
     return [flag == 1 for flag in answer.flags]
 
 
 def _packed(pages: Sequence[Page]) -> bytes:
     return wire.packed_pairs([(address_of(buffer), len(buffer)) for page in pages for buffer in page])
-
-
-def _move(arena: Buffer, place: int, page: Page, *, into_arena: bool) -> None:
-    """Copy one page between its buffers and its block. ValueError for a block that is not all there."""
-    for buffer in page:
-        block = arena[place : place + len(buffer)]
-        if into_arena:
-            copy(block, buffer)
-        else:
-            copy(buffer, block)
-        place += len(buffer)

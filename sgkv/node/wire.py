@@ -106,11 +106,11 @@ class Contains(Asked):
 
 
 class Borrow(Asked):
-    """Lease pages in the arena, and load there what slower tiers have, until the next message."""
+    """Lease pages in the arena, and load there what slower tiers have."""
 
 
 class Reserve(Asked):
-    """Room in the arena for pages, until the next message, which may be `Publish`."""
+    """Room in the arena for pages."""
 
 
 class Fill(Asked):
@@ -131,11 +131,11 @@ class Pin(Asked):
 
 
 class Return(Message):
-    """What was borrowed or reserved is not needed any more. Has no answer."""
+    """The oldest of what was borrowed or reserved is not needed any more. Has no answer."""
 
 
 class Publish(Message):
-    """The pages of the last `Reserve` are written."""
+    """The pages of the oldest `Reserve` are written."""
 
     until: float
 

@@ -164,6 +164,12 @@ class Session(PageSession):
         rooms = self._writing.reserve(arena, span, expires_at)
         return Rooms(self._writing, tier, shared.write_behind, span, expires_at, rooms)
 
+    def no_rooms(self, span: Span) -> Rooms:
+        """What `reserve` gives where nothing may be written: no page of it is ever stored."""
+        tier, _ = self._require_arena()
+        full = [Status.FULL] * len(span.hashes)
+        return Rooms(self._writing, tier, None, span, 0, full)
+
     def lend(self, span: Span, deadline: Deadline) -> Lent:
         """The pages in the cpu tier, for another process to read where they lie; see `lending.lend`.
 
