@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-MAX_PAGE_SIZE = 256
-"""Tokens of the largest page, which is a whole chunk."""
+MAX_PAGE_SIZE = 256 * 64
+"""Tokens of the largest page: a whole chunk, whose heads may be addressed one by one."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from sgkv.keys import hash_pages, namespace_seed
 
+PAGE_TOKENS = 64
+"""Of a page, where nobody says otherwise: what SGLang uses with HiCache."""
+
 
 class Chain:
     """The page hashes of one request, made as far as they are asked for. Any thread."""
@@ -33,7 +36,7 @@ class Chain:
 class Chains:
     """Chains by request id. Any thread."""
 
-    def __init__(self, page_tokens: int = 64) -> None:
+    def __init__(self, page_tokens: int = PAGE_TOKENS) -> None:
         self.page_tokens = page_tokens
         self._chains: dict[str, Chain] = {}
 

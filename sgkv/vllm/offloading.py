@@ -12,7 +12,7 @@ from typing import Any
 from vllm.distributed.kv_transfer.kv_connector.v1 import KVConnectorRole
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 
-from sgkv.vllm.chains import Chains
+from sgkv.vllm.chains import PAGE_TOKENS, Chains
 from sgkv.vllm.facts import Engine, announced, read_facts
 
 
@@ -20,7 +20,8 @@ class SgkvOffloadingConnector(OffloadingConnector):
     """Scheduler and worker side, each in its own process."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
-        self._chains = Chains()
+        extra = vllm_config.kv_transfer_config.kv_connector_extra_config
+        self._chains = Chains(int(extra.get("page_tokens", PAGE_TOKENS)))
         if role != KVConnectorRole.SCHEDULER:
             super().__init__(vllm_config, role, kv_cache_config)
             return

@@ -35,6 +35,15 @@ class Packing(enum.Enum):
     VEC = "vec"
 
 
+def require_fit(page_tokens: int, block_tokens: int) -> None:
+    """Raise ValueError where pages and vLLM's blocks do not divide each other."""
+    if page_tokens < 1 or (page_tokens % block_tokens and block_tokens % page_tokens):
+        raise ValueError(
+            f"pages of {page_tokens} tokens and vLLM's blocks of {block_tokens} do not divide each other: "
+            f'set "page_tokens" in kv_connector_extra_config to a multiple of {block_tokens}, on every engine'
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class RowShape:
     """The rows of one engine with one rank and one group of full-attention layers."""
@@ -100,8 +109,7 @@ class RowShape:
         if page_tokens % self.block_tokens == 0:
             whole = page_tokens // self.block_tokens
             return (blocks // whole, whole), (1, self.block_tokens)
-        if self.block_tokens % page_tokens:
-            raise ValueError(f"pages of {page_tokens} tokens and blocks of {self.block_tokens} do not fit")
+        require_fit(page_tokens, self.block_tokens)
         return (blocks, 1), (self.block_tokens // page_tokens, page_tokens)
 
     def _tokens_first(self, half: Array, outer: tuple[int, int], inner: tuple[int, int]) -> Array:

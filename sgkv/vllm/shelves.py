@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from sgkv.backends.deadline import Deadline
 from sgkv.store.base import PageSession
 from sgkv.store.span import Span
 from sgkv.vllm.chains import Chain
-from sgkv.vllm.rows import RowShape
+from sgkv.vllm.rows import RowShape, require_fit
 
 _HASH_BYTES = 32
 
@@ -34,6 +34,9 @@ def group_of(chunk: Wanted) -> int:
 
 class Shelf(ABC):
     """Chunks of one group in the store. Any thread; no call outlasts its deadline."""
+
+    piece_bytes: ClassVar[int] = 8 << 20
+    """Of rows, read or written by one call: pieces are converted side by side."""
 
     def __init__(self, session: PageSession, chunk_tokens: int) -> None:
         """`chunk_tokens` are the tokens of one of vLLM's offload chunks."""
@@ -59,6 +62,9 @@ class Shelf(ABC):
 
 class RowShelf(Shelf):
     """Rows as vLLM lays them out, under vLLM's own hashes: for every model, and for vLLM alone."""
+
+    piece_bytes = 64 << 20
+    """A tier spreads a batch over threads itself; each batch costs it a hand-over to them."""
 
     def find(self, chunks: Sequence[Wanted], chain: Chain | None, deadline: Deadline) -> list[bool]:
         return self.session.contains(self._span(chunks), deadline)
@@ -101,6 +107,7 @@ class PageShelf(Shelf):
         self._rows = rows
         self._page_tokens = session.layout.tokens
         self._pages = chunk_tokens // self._page_tokens
+        require_fit(self._page_tokens, rows.block_tokens)
         if chunk_tokens % self._page_tokens:
             raise ValueError(
                 f"vLLM's offload chunk of {chunk_tokens} tokens is not whole pages of {self._page_tokens}: "

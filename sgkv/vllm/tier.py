@@ -35,8 +35,6 @@ from sgkv.vllm.transfers import Outcome, Transfers
 
 logger = logging.getLogger("sgkv")
 
-_PIECE_BYTES = 8 << 20
-"""Of rows, read or written by one thread under one deadline."""
 _ALIGNED = 4096
 """Tokens, of which the pieces of a job are multiples: the largest chunk that can be configured."""
 _LOOKUPS = 1024
@@ -195,8 +193,9 @@ class SgkvTier(SecondaryTierManager):
         """`keys` by group and position, cut where sgkv's own chunks end."""
         pieces: list[list[Wanted]] = []
         for group, members in groupby(_wanted(keys, context), key=group_of):
-            tokens = self.library.shelf(group).chunk_tokens
-            span = max(1, _PIECE_BYTES // self._row_bytes * tokens // _ALIGNED) * _ALIGNED
+            shelf = self.library.shelf(group)
+            rows = shelf.piece_bytes // self._row_bytes
+            span = max(1, rows * shelf.chunk_tokens // _ALIGNED) * _ALIGNED
             pieces += [list(piece) for _, piece in groupby(members, key=partial(_piece_of, span))]
         return pieces
 

@@ -118,8 +118,8 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "too many layers": (lambda call: {"layers": range(4)}, "not a run of the pool's 3 layers"),
     "every other layer": (lambda call: {"layers": range(0, 3, 2)}, "not a run"),
     "negative layers": (lambda call: {"layers": range(-1, 2)}, "not a run"),
-    "page of nothing": (lambda call: {"page_size": 0}, "1 to 256 tokens, not 0"),
-    "page beyond a chunk": (lambda call: {"page_size": 257}, "1 to 256 tokens, not 257"),
+    "page of nothing": (lambda call: {"page_size": 0}, "1 to 16384 tokens, not 0"),
+    "page beyond a chunk": (lambda call: {"page_size": 16385}, "1 to 16384 tokens, not 16385"),
 }
 
 

@@ -10,6 +10,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from sgkv.vllm.connecting.blocks import BlockPages, slots_of  # noqa: E402
+from sgkv.vllm.connecting.heads import HeadPages  # noqa: E402
 from sgkv.vllm.rows import Packing, RowShape  # noqa: E402
 
 LAYERS, HEADS, DIM, BLOCKS = 2, 3, 8, 20
@@ -66,6 +67,28 @@ def test_a_layer_by_itself_fills_what_is_wanted_and_no_more(packing: Packing) ->
     kept = read.view(2, 2, LAYERS, 8, -1)[1, :, 1]
     assert torch.equal(kept, source.view(2, 2, 8, -1)[1])
     assert slots[:8].tolist() == [-1] * 8
+
+
+@pytest.mark.parametrize("order", ["LBNHC", "LBHNC", "BLNHC", "BLHNC", "BHLNC"])
+def test_rows_of_heads_are_the_same_pages_in_every_layout(order: str) -> None:
+    """Through the kernels' reference; what they do on a GPU, and pass over, `tests/kernels` shows."""
+    sizes = {"L": LAYERS, "B": BLOCKS, "N": 4, "H": HEADS, "C": 2 * DIM}
+    whole = torch.randn([sizes[axis] for axis in order]).permute([order.index(axis) for axis in "LBHNC"])
+    shape = RowShape(Packing.FUSED, "float32", 4, LAYERS, 4, HEADS, DIM)
+    plain, rows = (kind(list(whole), shape, 8) for kind in (BlockPages, HeadPages))
+    slots = slots_of([5, 3, 2, 7], 4, 0, 16, range(16))
+    read = [torch.empty(2 * pages.page_bytes, dtype=torch.uint8) for pages in (plain, rows)]
+    plain.pack(slots, read[0])
+    rows.pack(rows.rows_of(slots), read[1])
+    assert plain.page_bytes == rows.page_bytes
+    assert torch.equal(*read)
+    before = whole.clone()
+    whole.zero_()
+    rows.unpack(rows.rows_of(slots), read[0])
+    used = [5, 3, 2, 7]
+    assert torch.equal(whole[:, used], before[:, used])
+    assert whole.count_nonzero() == before[:, used].count_nonzero()
+    assert rows.rows_of(torch.tensor([-1])).tolist() == [-1] * HEADS
 
 
 def test_tensors_of_another_shape_are_refused() -> None:

@@ -191,6 +191,16 @@ def test_a_prefill_engine_stores_and_a_decode_engine_loads(rig: Rig, written: Wr
     assert len(blobs(folder)) == stored
 
 
+def test_pages_smaller_than_a_block_of_vllms(rig: Rig) -> None:
+    with rig.connected(rig.root / "small pages", store={"page_tokens": 32}, block_size=128) as engine:
+        cold = engine.one(prompt(SHARED))
+        engine.settle()
+        engine.reset()
+        warm = engine.one(prompt(SHARED))
+    assert warm.cached_tokens == FULL_TOKENS
+    assert same(warm, cold)
+
+
 def test_a_reset_of_every_cache_forgets_what_was_stored(reader: VllmEngine, written: Written) -> None:
     assert reader.reset(connector=True)
     answer = reader.one(prompt(SHARED))

@@ -52,5 +52,5 @@ def test_every_value_finds_its_place_and_back(packing: Packing, item: int, sizes
 def test_blocks_and_pages_that_do_not_divide_each_other_are_refused() -> None:
     rows = shape(Packing.VEC, 48, 2)
     row = memoryview(bytearray(4 * rows.block_bytes))
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="do not divide each other"):
         rows.to_pages(row, row, 64)

@@ -15,7 +15,7 @@ from sgkv.vllm.rows import Packing, RowShape
 
 
 class BlockPages:
-    """The tensors of one KV cache group. Any thread; what `DevicePages` is for pools of slots.
+    """The tensors of one KV cache group, in plain torch. Any thread; used as `DevicePages` are.
 
     Slots are int64, ``block * tokens of a block + token``, one a token and `page_size` a page; a slot of
     -1 stands for a token that is not wanted. Buffers are dense uint8 on the device, whole pages of
@@ -40,6 +40,10 @@ class BlockPages:
         self._page = (2, shape.layers, page_tokens, shape.heads, shape.head_dim)
         self.layer_bytes = 2 * page_tokens * shape.heads * shape.head_dim * shape.item
         self.page_bytes = shape.layers * self.layer_bytes
+
+    def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
+        """Token slots as they are; what `HeadPages` makes rows of."""
+        return slots
 
     def layer_runs(self, layer: int) -> list[slice]:
         """Where one layer lies in a page: a run in each plane."""

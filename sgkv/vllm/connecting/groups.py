@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sgkv.vllm.rows import RowShape
+from sgkv.vllm.chains import PAGE_TOKENS
+from sgkv.vllm.rows import RowShape, require_fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +22,10 @@ class Group:
 
 
 def page_tokens(extra: Any, block_tokens: int) -> int:
-    """Tokens of a page: ``page_tokens`` of kv_connector_extra_config, else SGLang's usual 64.
+    """Tokens of a page: ``page_tokens`` of kv_connector_extra_config, else `PAGE_TOKENS`.
 
     Raises ValueError where pages and blocks do not divide each other.
     """
-    tokens = int(extra.get("page_tokens", 64))
-    if tokens < 1 or (tokens % block_tokens and block_tokens % tokens):
-        raise ValueError(
-            f"pages of {tokens} tokens and vLLM's blocks of {block_tokens} do not divide each other: set "
-            f'"page_tokens" in kv_connector_extra_config to a multiple of {block_tokens}, on every engine'
-        )
+    tokens = int(extra.get("page_tokens", PAGE_TOKENS))
+    require_fit(tokens, block_tokens)
     return tokens

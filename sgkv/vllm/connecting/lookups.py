@@ -133,7 +133,7 @@ class Lookups:
 def _cover(shelf: Shelf, present: list[bool]) -> PoolCover:
     if not shelf.group.window:
         return PoolCover(Need.ALL, present)
-    pages = -(-(shelf.group.window - 1) // shelf.pages.page_size)
+    pages = -(-(shelf.group.window - 1) // shelf.session.layout.tokens)
     return PoolCover(Need.TRAILING, present, max(1, pages))
 
 

@@ -17,9 +17,8 @@ from sgkv.counters import Counters
 from sgkv.store.pools import leading
 from sgkv.transfer.chunks import save
 from sgkv.transfer.staging import Ring
-from sgkv.vllm.connecting.blocks import BlockPages
 from sgkv.vllm.connecting.messages import Save
-from sgkv.vllm.connecting.shelves import Move, Shelves, recorded
+from sgkv.vllm.connecting.shelves import DeviceBlocks, Move, Shelves, recorded
 
 _BACKLOG = 4096
 
@@ -31,10 +30,10 @@ class BlocksLostError(Exception):
 class RevocablePages:
     """Pages to be packed until they are revoked; after that nothing reads the blocks. Any thread.
 
-    What `save` uses of `BlockPages`, for the blocks of one save.
+    What `save` uses of `DevicePages`, for the blocks of one save.
     """
 
-    def __init__(self, pages: BlockPages, revoked: threading.Event, lock: threading.Lock) -> None:
+    def __init__(self, pages: DeviceBlocks, revoked: threading.Event, lock: threading.Lock) -> None:
         self._pages = pages
         self._revoked = revoked
         self._lock = lock
@@ -42,7 +41,7 @@ class RevocablePages:
         self.page_bytes = pages.page_bytes
 
     def pack(self, slots: torch.Tensor, buffer: torch.Tensor) -> None:
-        """As `BlockPages.pack`; raises BlocksLostError once they are revoked."""
+        """As `DevicePages.pack`; raises BlocksLostError once they are revoked."""
         with self._lock:
             if self._revoked.is_set():
                 raise BlocksLostError

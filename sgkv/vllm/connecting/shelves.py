@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -9,14 +10,20 @@ from itertools import groupby
 import torch
 
 from sgkv.config import Config
-from sgkv.identity import Namespace
 from sgkv.model import ModelIdentity
 from sgkv.store.base import PageSession, PageStore
 from sgkv.store.span import Span
 from sgkv.vllm.connecting.blocks import BlockPages, slots_of
 from sgkv.vllm.connecting.groups import Group
+from sgkv.vllm.connecting.heads import HeadPages
 from sgkv.vllm.connecting.messages import Pages
-from sgkv.vllm.naming import private_epoch, shared_namespace
+from sgkv.vllm.naming import open_pages, private_epoch, shared_namespace
+from sgkv.vllm.rows import Packing, RowShape
+
+logger = logging.getLogger("sgkv")
+
+
+DeviceBlocks = BlockPages | HeadPages
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class Shelf:
 
     group: Group
     session: PageSession
-    pages: BlockPages
+    pages: DeviceBlocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,7 @@ class Move:
     shelf: Shelf
     span: Span
     slots: torch.Tensor
-    """int64, `pages.page_size` a page, -1 where nothing is to be written."""
+    """int64, `pages.page_size` a page, those of `rows_of`; -1 where nothing is to be written."""
 
 
 class Shelves:
@@ -56,7 +63,8 @@ class Shelves:
         model: ModelIdentity,
         rank: Rank,
         groups: Sequence[Group],
-        pages: Mapping[int, BlockPages],
+        pages: Mapping[int, DeviceBlocks],
+        page_tokens: int,
     ) -> None:
         """`pages` by the index of their group."""
         self._store = store
@@ -65,6 +73,7 @@ class Shelves:
         self._rank = rank
         self._groups = groups
         self._pages = pages
+        self.page_tokens = page_tokens
         self.epoch = 0
         self.all = self._open()
 
@@ -78,7 +87,7 @@ class Shelves:
 
         `whole` leaves out pages of which a part is in no block any more, as behind a window.
         """
-        size = self.all[0].pages.page_size
+        size = self.page_tokens
         start = len(pages.before)
         stop = start + len(pages.hashes)
         span, wanted = Span(pages.hashes, pages.before), wanted or range(start * size, stop * size)
@@ -88,35 +97,31 @@ class Shelves:
             usable = (present.all(1) if whole else present.any(1)).tolist()
             for run in runs(usable):
                 part = slots[run.start * size : run.stop * size]
-                yield Move(shelf, span.part(run.start, run.stop), part)
+                yield Move(shelf, span.part(run.start, run.stop), shelf.pages.rows_of(part))
 
     def _open(self) -> list[Shelf]:
-        return [
-            Shelf(
-                group,
-                self._store.open(
-                    self._namespace(group), group.shape.layout(self._page_size), self._model.producer
-                ),
-                self._pages[group.index],
-            )
-            for group in self._groups
-        ]
+        return [Shelf(group, self._session(group), self._pages[group.index]) for group in self._groups]
 
-    @property
-    def _page_size(self) -> int:
-        return next(iter(self._pages.values())).page_size
-
-    def _namespace(self, group: Group) -> Namespace:
-        name = shared_namespace(
-            self._config, self._model, group.shape, self._page_size, private_epoch(self.epoch)
-        )
+    def _session(self, group: Group) -> PageSession:
+        """Where one rank holds one group of all layers, other engines and the tier share its pages."""
+        size, epoch = self.page_tokens, private_epoch(self.epoch)
+        if self._rank.size == len(self._groups) == 1:
+            return open_pages(self._store, self._config, self._model, group.shape, size, epoch)
+        name = shared_namespace(self._config, self._model, group.shape, size, epoch)
         if self._rank.size > 1:
             cell = f"layers 0-{group.shape.layers} pp 0/1 tp {self._rank.index}/{self._rank.size}"
             name = replace(name, cell=cell)
         if len(self._groups) > 1:
             layers = " ".join(group.layers)
             name = replace(name, pool=f"vllm group {group.index} window {group.window} of {layers}")
-        return name
+        logger.info("sgkv: group %d is namespace %s (%s)", group.index, name.digest, name)
+        return self._store.open(name, group.shape.layout(size), self._model.producer)
+
+
+def device_blocks(tensors: Sequence[torch.Tensor], shape: RowShape, page_tokens: int) -> DeviceBlocks:
+    """The Triton kernels on a GPU, plain torch elsewhere. Raises ValueError for tensors unlike `shape`."""
+    fused = shape.packing is Packing.FUSED and tensors[0].device.type != "cpu"
+    return (HeadPages if fused else BlockPages)(tensors, shape, page_tokens)
 
 
 def runs(flags: Sequence[bool]) -> list[range]:

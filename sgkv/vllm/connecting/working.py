@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,16 +13,13 @@ from sgkv.config import Config
 from sgkv.model import ModelIdentity
 from sgkv.store.base import PageStore
 from sgkv.transfer.staging import Ring
-from sgkv.vllm.connecting.blocks import BlockPages
 from sgkv.vllm.connecting.groups import Group
 from sgkv.vllm.connecting.layerwise import LayerwiseLoads
 from sgkv.vllm.connecting.loads import Loads
 from sgkv.vllm.connecting.lookups import Held, Lookups
 from sgkv.vllm.connecting.messages import Answer, Load, Lookup, Save
 from sgkv.vllm.connecting.saves import Saves
-from sgkv.vllm.connecting.shelves import Rank, Shelves, recorded
-
-logger = logging.getLogger("sgkv")
+from sgkv.vllm.connecting.shelves import Rank, Shelves, device_blocks, recorded
 
 _CLOSE_SECONDS = 15.0
 _HELD_SHARE = 4
@@ -40,14 +36,11 @@ class Working:
         """`tensors` are vLLM's, by layer. Raises ValueError where they are not what `groups` says."""
         self.store = store
         pages = {
-            group.index: BlockPages([tensors[name] for name in group.layers], group.shape, page_tokens)
+            group.index: device_blocks([tensors[name] for name in group.layers], group.shape, page_tokens)
             for group in groups
         }
         self._device = next(iter(tensors.values())).device
-        self._shelves = Shelves(store, config, model, rank, groups, pages)
-        for shelf in self._shelves.all:
-            name = shelf.session.namespace
-            logger.info("sgkv: group %d is namespace %s (%s)", shelf.group.index, name.digest, name)
+        self._shelves = Shelves(store, config, model, rank, groups, pages, page_tokens)
         self._open_lanes(config, page_tokens)
 
     def _open_lanes(self, config: Config, page_tokens: int) -> None:
