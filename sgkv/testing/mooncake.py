@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ _START_SECONDS = 30.0
 RPC_PORT, ADMIN_PORT = 50051, 9003
 
 
-class _Process:
+class _Process(ABC):
     """One process of a pool, which can be stopped and let go on like any other."""
 
     def __init__(self, log: Path) -> None:
@@ -35,6 +36,15 @@ class _Process:
         if self._tree is None:
             raise RuntimeError(f"{self._log.stem} is not running")
         return self._tree
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Returns when it does what it is there for. Raises RuntimeError, or TimeoutError."""
+
+    def restart(self) -> None:
+        """SIGKILL and start anew, with the same settings and with nothing in it."""
+        self.kill()
+        self.start()
 
     def pause(self) -> None:
         """SIGSTOP: it holds its connections and answers nobody."""
@@ -56,6 +66,9 @@ class _Process:
                 self.resume()
             self._tree.stop(10.0)
             self._tree = None
+
+    def __enter__(self) -> Self:
+        return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self.stop()
@@ -100,14 +113,6 @@ class MooncakeMaster(_Process):
         wait_until(self._ready, "the master to serve", _START_SECONDS)
         return self
 
-    def restart(self) -> None:
-        """SIGKILL and start anew, at the same address and with nothing in it."""
-        self.kill()
-        self.start()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
     def _ready(self) -> bool:
         try:
             return self.admin.ready()
@@ -144,11 +149,3 @@ class StorageNode(_Process):
         self._tree = ProcessTree(self._command, env, self._log)
         self._tree.wait_for_line("serving", _START_SECONDS)
         return self
-
-    def restart(self) -> None:
-        """SIGKILL and start anew."""
-        self.kill()
-        self.start()
-
-    def __enter__(self) -> Self:
-        return self.start()
