@@ -25,6 +25,8 @@ _ROW = 1 << 20
 rows they are no longer in its cache when they go. Shorter ones are not worth a round trip."""
 _LONGEST = 10_000
 """Requests of a row."""
+_PATIENCE = 60.0
+"""Seconds."""
 _ROUNDS = 3
 """Redirects that a request follows, one fewer: the first may lead to where a slot was, the next is right."""
 
@@ -49,8 +51,10 @@ class Exchange:
     ) -> list[Status]:
         """What became of each; `op` names them where failures are counted.
 
-        A single row is carried in this thread, several by `pool`.
+        A single row is carried in this thread, several by `pool`. Without a deadline of the caller's there
+        is one all the same: a server that drips holds no thread for ever.
         """
+        deadline = deadline or Deadline(_PATIENCE)
         waiting = list(requests)
         for _ in range(_ROUNDS):
             if not waiting or not self._topology.known(deadline):
@@ -80,11 +84,12 @@ class Exchange:
     def _carry(self, op: str, row: Row, deadline: Deadline | None) -> None:
         """One row, and what a kept connection that turns out to be dead leaves of it once more."""
         try:
-            kept = self._converse(row, deadline)
-            if kept is not None:
+            if self._converse(row, deadline) is not None:
+                self._servers.drop(row.address)  # those of its age are no better
                 left = [request for request in row.requests if _open(request)]
-                self._servers.drop(row.address)
-                self._converse(Row(row.address, left), deadline)
+                again = self._converse(Row(row.address, left), deadline)
+                if again is not None:
+                    raise again
         except Abandoned:
             return
         except Unreachable as error:

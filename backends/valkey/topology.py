@@ -73,7 +73,10 @@ class Slots(Topology):
         limit = self._patience if left is None else min(self._patience, left)
         with self._changed:
             self._changed.wait_for(lambda: self._tried, limit)
-            return any(self._owners)
+        known = any(self._owners)
+        if not known:
+            self._ask_soon()
+        return known
 
     def owner(self, name: bytes) -> str:
         return self._owners[key_slot(name)] or self._seed  # which answers with where it is

@@ -12,6 +12,7 @@ from valkey.crc import key_slot
 from sgkv.backends.base import GetItem, Part, PutItem, Status
 from sgkv.backends.deadline import Deadline
 from sgkv.testing.valkey import ValkeyServer, cluster
+from sgkv.testing.waiting import wait_until
 from tests.backends.blobs import blob, get, key_of, put
 from tests.valkey.conftest import Open
 from tests.valkey.scripts import Script, impatient
@@ -136,6 +137,20 @@ def test_a_server_that_is_no_cluster_says_so(server: ValkeyServer, open_valkey: 
     assert backend.probe([KEYS[0]]) == ([False], Status.ERROR)
     assert put(backend, KEYS[0], b"data") is Status.ERROR
     assert backend.stats().counters["errors_look"] >= 1
+
+
+def test_a_cluster_that_is_late_is_found_without_waiting_for_the_next_look(open_valkey: Open) -> None:
+    map_of_slots = [b"-CLUSTERDOWN not yet\r\n"]
+
+    def answer(words: Sequence[bytes]) -> bytes:
+        return map_of_slots[0] if words[0] == b"CLUSTER" else b":1\r\n"
+
+    with Script(answer) as script:
+        backend = open_valkey(replace(impatient(script), cluster=True, watch_seconds=3600.0))
+        assert backend.probe([KEYS[0]]) == ([False], Status.ERROR)
+        port = script.address.rpartition(":")[2].encode()
+        map_of_slots[0] = b"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:%b\r\n" % port
+        wait_until(lambda: backend.contains([KEYS[0]])[0], "the map of the cluster", 10)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from sgkv.backends.base import GetItem, Part, PutItem, Status
 from sgkv.backends.breaker import BreakerPolicy
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.guard import Guarded
+from sgkv.backends.valkey import exchange
 from sgkv.testing.valkey import ValkeyServer
 from tests.backends.blobs import blob, get, key_of, put
 from tests.valkey.conftest import Open
@@ -209,6 +210,24 @@ def test_a_server_that_sends_us_in_circles_is_left(open_valkey: Open) -> None:
         assert backend.probe([KEY]) == ([False], Status.ERROR)
         assert script.requests["EXISTS"] == 3
         assert backend.stats().counters["errors_moved"] == 1
+
+
+def test_a_server_that_drips_holds_no_thread_for_long(
+    open_valkey: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes before `read_timeout`, and nobody set a deadline."""
+    monkeypatch.setattr(exchange, "_PATIENCE", 1.0)
+    over = threading.Event()
+
+    def drip(words: Sequence[bytes]) -> bytes:
+        return b"" if over.wait(0.1) else b"+"
+
+    with Script(drip) as script:
+        backend = open_valkey(impatient(script))
+        began = time.monotonic()
+        assert get(backend, KEY, 4) in (Status.TIMEOUT, Status.ERROR)
+        assert time.monotonic() - began < SOON
+        over.set()
 
 
 def test_silence_in_a_row_leaves_what_was_answered(open_valkey: Open) -> None:
