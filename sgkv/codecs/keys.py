@@ -8,7 +8,6 @@ makes everything sealed with that unreadable for good, wherever copies of it are
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 from abc import ABC, abstractmethod
@@ -128,27 +127,36 @@ def parse_keys(text: str, origin: str) -> HeldKeys:
 
     Raises KeyConfigError, which never shows a key.
     """
-    try:
-        document = json.loads(text)
-        current, keys = document["current"], document["keys"]
-        decoded = {str(key_id): base64.b64decode(key, validate=True) for key_id, key in keys.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-        raise KeyConfigError(
-            f'{origin} holds no keys: write {{"current": ID, "keys": {{ID: base64 of {KEY_BYTES} bytes}}}}, '
-            "or let `sgkv keys new` do it"
-        ) from None  # the error may quote a key
-    return HeldKeys(str(current), decoded)
+    return HeldKeys(*parse_document(text, origin))
 
 
 def read_keys(path: Path) -> HeldKeys:
     """Keys of a file. Raises KeyConfigError, also where others may read the file."""
+    return HeldKeys(*read_document(path))
+
+
+def read_document(path: Path) -> tuple[str, dict[str, bytes]]:
+    """(id of the current key, keys by id) of a file. Raises KeyConfigError as `read_keys`."""
     try:
         if path.stat().st_mode & 0o077:
             raise KeyConfigError(f"{path} may be read by others: chmod 600 {path}")
         text = path.read_text()
     except (OSError, UnicodeError) as error:
         raise KeyConfigError(f"{path} cannot be read: {error}") from error
-    return parse_keys(text, str(path))
+    return parse_document(text, str(path))
+
+
+def parse_document(text: str, origin: str) -> tuple[str, dict[str, bytes]]:
+    """(id of the current key, keys by id). Raises KeyConfigError, which never shows a key."""
+    try:
+        document = json.loads(text)
+        keys = {str(name): base64.b64decode(key, validate=True) for name, key in document["keys"].items()}
+        return str(document["current"]), keys
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise KeyConfigError(
+            f'{origin} holds no keys: write {{"current": ID, "keys": {{ID: base64 of {KEY_BYTES} bytes}}}}, '
+            "or let `sgkv keys new` do it"
+        ) from None  # the error may quote a key
 
 
 def _checked(key_id: str, key: bytes) -> bytes:
