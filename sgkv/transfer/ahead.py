@@ -47,6 +47,7 @@ class Early:
         """Renewed whenever somebody asks for the request."""
         self.pieces: list[_Piece] = []
         self._reads: list[Future[None]] = []
+        self._expected: set[tuple[PageSession, str]] = set()
         self._lock = threading.Lock()
         self._pages: dict[PageSession, dict[str, Buffer]] = {}
         self._failed: dict[PageSession, dict[str, MissReason]] = {}
@@ -54,7 +55,8 @@ class Early:
     def renew(self) -> None:
         self.interest = Deadline(self._seconds)
 
-    def expect(self, read: Future[None], piece: _Piece) -> None:
+    def expect(self, session: PageSession, span: Span, read: Future[None], piece: _Piece) -> None:
+        self._expected.update((session, page_hash) for page_hash in span.hashes)
         self._reads.append(read)
         self.pieces.append(piece)
 
@@ -78,10 +80,9 @@ class Early:
         return sum(map(len, list(self._failed.values())))
 
     def unread(self, session: PageSession, span: Span) -> Iterator[int]:
-        """Pages of the span that are neither in the cpu tier, nor here, nor known to be unreadable."""
-        known = {**self._pages.get(session, {}), **self.failed(session)}
+        """Pages of the span that are not in the cpu tier and that nothing was begun for."""
         for at, (page_hash, near) in enumerate(zip(span.hashes, session.near(span), strict=True)):
-            if not near and page_hash not in known:
+            if not near and (session, page_hash) not in self._expected:
                 yield at
 
     def settle(
@@ -142,11 +143,11 @@ class ReadAhead:
         """The request will not be loaded."""
         early = self.take(rid)
         if early is not None:
-            early.deadline.cancel()
             self.free(early)
 
     def free(self, early: Early) -> None:
         """The pages are not used any more; what is being read counts until it has been. Any thread."""
+        early.deadline.cancel()  # reads that have not begun do not begin
         pieces, early.pieces = early.pieces, []
         for piece in pieces:
             self._let_go(piece)
@@ -173,7 +174,7 @@ class ReadAhead:
             self._let_go(piece)
             self._let_go(piece)
             return
-        early.expect(read, piece)
+        early.expect(session, span, read, piece)
 
     def _room(self, wanted: int) -> int:
         """Bytes that are free, after requests that nobody asks for any more have made room."""

@@ -66,6 +66,16 @@ def test_a_request_is_put_off_until_its_pages_are_there(linkers: LinkerRig, keys
     assert linked.load([kv(keys, PAGES)])
 
 
+def test_what_is_under_way_is_not_read_again(linkers: LinkerRig, keys: list[str]):
+    """Between two steps SGLang's own tree may come to hold the first pages."""
+    linked = stored(linkers, keys, disk={"simulate": {"bandwidth": 256 << 10}})
+    assert linked.lookup([kv(keys)])[-1] == 8
+    assert linked.lookup([kv(keys[2:])], keys[:2])[-1] == 6
+    read(linked)
+    assert linked.load([kv(keys[2:], range(3, 9))])
+    assert linked.counted("hit_pages", "disk") == 8
+
+
 def test_who_does_not_wait_is_waited_for(linkers: LinkerRig, keys: list[str]):
     """Without the plugin SGLang loads at once."""
     linked = stored(linkers, keys, disk={"simulate": {"bandwidth": 256 << 10}})

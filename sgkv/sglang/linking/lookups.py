@@ -29,7 +29,7 @@ class Demand:
 
     def of(self, length: int) -> Span:
         """Pages for a prefix of `length` pages."""
-        return self.span.part(0 if self.window is None else max(0, length - self.window), length)
+        return self.span.part(self._first(length), length)
 
     def usable(self, lengths: Sequence[int], early: Early) -> list[int]:
         """Those of `lengths` that need no page which could not be read."""
@@ -37,7 +37,13 @@ class Demand:
         if self.window is None:
             first = leading([page_hash not in unreadable for page_hash in self.span.hashes])
             return [length for length in lengths if length <= first]
-        return [length for length in lengths if unreadable.keys().isdisjoint(self.of(length).hashes)]
+        hashes = self.span.hashes
+        return [
+            length for length in lengths if unreadable.keys().isdisjoint(hashes[self._first(length) : length])
+        ]
+
+    def _first(self, length: int) -> int:
+        return 0 if self.window is None else max(0, length - self.window)
 
 
 @dataclass(frozen=True, slots=True)
