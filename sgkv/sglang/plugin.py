@@ -31,6 +31,7 @@ _UPDATES = (
 )
 _BEGIN, _END = "begin_weight_update", "end_weight_update"
 _FLUSH = "sglang.srt.managers.scheduler.Scheduler.flush_cache"
+_DECODE_STORES = "disaggregation_decode_enable_offload_kvcache"
 _SCHEDULER = "sglang.srt.managers.scheduler"
 _MOVED = (
     "sgkv: this version of SGLang (%s) has moved what the sgkv flag needs (%s). Use the explicit form: "
@@ -57,7 +58,7 @@ def install() -> None:
         if _SCHEDULER in sys.modules:  # importing it elsewhere would pull it into the CLI's process
             _watch_weights()
             _watching = True
-            _watch_linker()
+            _watch_positions()
     except (ImportError, AttributeError, KeyError, TypeError) as error:
         version = getattr(sglang, "__version__", "unknown")
         logger.error(_MOVED, version, error, "Do not update weights at runtime with it.")  # noqa: TRY400
@@ -99,7 +100,8 @@ def _before_resolve(self: Any, *_args: Any, **_kwargs: Any) -> None:
         said.append("host pools in shared memory")
     self.hicache_storage_backend = "dynamic"
     self.hicache_storage_backend_extra_config = json.dumps(extra)
-    self.enable_hierarchical_cache = True
+    # A decode server that stores what it computes has no host cache, and SGLang refuses one there.
+    self.enable_hierarchical_cache = not getattr(self, _DECODE_STORES, False)
     if self.page_size in (None, 1):
         self.page_size = 64
         said.append("page size 64 (one object a token would be slower than recomputing)")
@@ -123,11 +125,13 @@ def _watch_weights() -> None:
     HookRegistry.register(_FLUSH, _around_flush, HookType.AROUND)
 
 
-def _watch_linker() -> None:
-    """What the external cache linker is not told by SGLang, and cannot tell it."""
+def _watch_positions() -> None:
+    """What SGLang does not tell a linker, and a decode server's store, and cannot be told by them."""
+    from sgkv.sglang import decoding
     from sgkv.sglang.linking import positions, waiting
 
     for watch, without in (
+        (decoding.watch, "a decode server stores pages one by one, not in chunks"),
         (positions.watch, "a linker stores pages one by one, not in chunks"),
         (waiting.watch, "a linker stops the scheduler while it reads from a slow tier"),
     ):

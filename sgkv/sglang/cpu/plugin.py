@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from typing import Any
 
 from sgkv.sglang.cpu.attention import absorb_mla, read_windows_where_they_are
@@ -21,6 +22,8 @@ def install() -> None:
     _provide_row_copies()
     absorb_mla()
     read_windows_where_they_are()
+    if "sglang.srt.managers.scheduler" in sys.modules:
+        _send_from_plain_indices()
 
 
 def _leave_host_pools_unpinned() -> None:
@@ -31,6 +34,13 @@ def _leave_host_pools_unpinned() -> None:
     for pool in (HostKVCache, MambaPoolHost):
         if not hasattr(pool.__init__, "__wrapped__"):
             pool.__init__ = _unpinned(pool.__init__)
+
+
+def _send_from_plain_indices() -> None:
+    """A prefill server would hand page indices to its sender in pinned memory, with a CUDA event."""
+    from sglang.srt.disaggregation.mooncake.conn import MooncakeKVSender
+
+    MooncakeKVSender.supports_host_tensor_indices = False
 
 
 def _unpinned(init: Any) -> Any:
