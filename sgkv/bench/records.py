@@ -61,6 +61,8 @@ class Record:
     """Of a compiled kernel: bytes or registers that did not fit."""
     wide_share: float | None = None
     """Of a compiled kernel: how many of its accesses to rows move 128 bits a thread."""
+    stored_share: float | None = None
+    """Of a codec: bytes that it keeps of one byte."""
     bars: tuple[Bar, ...] = ()
 
     @property
@@ -89,6 +91,7 @@ class Record:
             "registers": self.registers,
             "spills": self.spills,
             "wide_share": _rounded(self.wide_share),
+            "stored_share": _rounded(self.stored_share),
             "bar": self.bar,
             "ok": self.ok,
         }

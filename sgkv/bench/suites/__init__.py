@@ -23,6 +23,7 @@ SUITES = (
     "mooncake",
     "valkey",
     "node",
+    "codecs",
     "vllm",
 )
 
