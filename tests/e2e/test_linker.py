@@ -1,21 +1,36 @@
 """A real server whose device pools are linked to the store, beside HiCache servers of the same model."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from sgkv.testing.pairs import Ratio
+from sgkv.testing.restoring import restored_in_turns
 from tests.e2e.linked import Linked, linking
 from tests.e2e.rig import Folder, assert_same, full_tokens, prompt, settings
 from tests.e2e.served import MakeServer, Served
 
 pytestmark = pytest.mark.server
 
+LONG, PAIRS = 4000, 12
+SLOWER = 1.1
+"""What layers one by one may cost the first token: far above the noise, and above any gain of theirs."""
+
 
 @pytest.fixture(scope="module")
 def server(make_server: MakeServer, shared_folder: Folder, llama: Served) -> Iterator[Linked]:
     """A Llama over the folder that HiCache servers of it use, too."""
     with linking(make_server, "llama", shared_folder, settings(shared_folder)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def at_once(make_server: MakeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
+    """One that loads every layer before the model computes the first."""
+    folder = Folder(tmp_path_factory.mktemp("at-once") / "kv")
+    config = {**settings(folder), "linker": {"layer_wise": False}}
+    with linking(make_server, "llama", folder, config) as server:
         yield server
 
 
@@ -62,3 +77,14 @@ class TestBesideHiCache:
         for answer, reference in zip(answers, cold, strict=True):
             assert answer.cached_tokens == full_tokens(prompts[0], 64)
             assert_same(answer, reference)
+
+
+def test_layer_by_layer_the_first_token_is_no_later(
+    server: Linked, at_once: Linked, record_testsuite_property: Callable[[str, object], None]
+):
+    """Gross harm would show; `sgkv bench linker` has the figure."""
+    ids = prompt(68, LONG)
+    pairs = restored_in_turns(at_once.server, server.server, ids, full_tokens(ids, 64), PAIRS)
+    ratio = Ratio.of_first_tokens(pairs)
+    record_testsuite_property("restored_ttft", f"{ratio.mean:.3f} ± {ratio.error:.3f}")
+    assert ratio.within(SLOWER) is not False, ratio

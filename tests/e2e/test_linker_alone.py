@@ -1,6 +1,9 @@
-"""A Llama whose linker alone writes and restores, from a disk tier and nothing above it."""
+"""A Llama whose linker alone writes and restores, from a slow disk tier and nothing above it."""
 
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,11 +14,16 @@ from tests.e2e.test_damaged_files import flip_a_bit
 
 pytestmark = pytest.mark.server
 
+BANDWIDTH = 4 << 20
+"""Bytes a second: a prompt of the usual length is read in one, `LONG` in three."""
+LONG = 6000
+
 
 @pytest.fixture(scope="module")
 def server(make_server: MakeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
     folder = Folder(tmp_path_factory.mktemp("alone") / "kv")
-    with linking(make_server, "llama", folder, settings(folder, cpu=False)) as server:
+    config = settings(folder, cpu=False, simulate={"bandwidth": BANDWIDTH})
+    with linking(make_server, "llama", folder, config) as server:
         yield server
 
 
@@ -41,6 +49,28 @@ def test_a_damaged_chunk_is_only_a_miss(server: Linked):
     assert answer.cached_tokens == 2 * 256 + 3 * 64  # the third chunk's last page
     assert missed == {"corrupt": 1}
     server.assert_restored(server.again(ids), cold, ids)  # written anew
+
+
+def test_others_are_answered_while_one_waits_for_the_tier(server: Linked):
+    """The scheduler does not stand still: who began before ends before."""
+    slow, quick = prompt(83, LONG), prompt(84, 100)
+    cold = server.cold(slow)
+    server.server.flush()
+
+    runs = threading.Event()
+
+    def answer() -> float:
+        server.server.generate(quick, 40, on_event=runs.set)
+        return time.perf_counter()
+
+    with ThreadPoolExecutor(1) as clients:
+        other = clients.submit(answer)
+        assert runs.wait(60)
+        began = time.perf_counter()
+        restored = server.generate(slow)
+        ended = other.result()
+    server.assert_restored(restored, cold, slow)
+    assert ended < began + restored.ttft_s
 
 
 def test_new_weights_find_nothing_of_the_old(server: Linked, models: Models):
