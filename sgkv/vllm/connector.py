@@ -154,11 +154,6 @@ class SgkvConnector(KVConnectorBase_V1, SupportsHMA):
             orders: Any = self._get_connector_metadata()
             self._working.after(orders.saves)
 
-    def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
-        """For callers of 0.32's older form; failures are told in `get_transfer_results` only."""
-        results = self.get_transfer_results(finished_req_ids)
-        return None, results.finished_recving or None
-
     def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
         """Whole requests and no blocks: blocks cannot be told for models with several groups."""
         ended = self._working.loaded() if self._working is not None else {}

@@ -79,15 +79,21 @@ def test_rows_of_heads_are_the_same_pages_in_every_layout(order: str) -> None:
     slots = slots_of([5, 3, 2, 7], 4, 0, 16, range(16))
     read = [torch.empty(2 * pages.page_bytes, dtype=torch.uint8) for pages in (plain, rows)]
     plain.pack(slots, read[0])
-    rows.pack(rows.rows_of(slots), read[1])
-    assert plain.page_bytes == rows.page_bytes
+    rows.pack(slots, read[1])
+    assert (plain.page_bytes, plain.layer_runs(1)) == (rows.page_bytes, rows.layer_runs(1))
     assert torch.equal(*read)
     before = whole.clone()
     whole.zero_()
-    rows.unpack(rows.rows_of(slots), read[0])
+    rows.unpack(slots, read[0])
     used = [5, 3, 2, 7]
     assert torch.equal(whole[:, used], before[:, used])
     assert whole.count_nonzero() == before[:, used].count_nonzero()
+    layer = torch.randn(2 * rows.layer_bytes // 4).view(torch.uint8)
+    rows.unpack_layer(1, slots, layer)
+    after = whole.clone()
+    whole[1] = 0
+    plain.unpack_layer(1, slots, layer)
+    assert torch.equal(whole, after)
     assert rows.rows_of(torch.tensor([-1])).tolist() == [-1] * HEADS
 
 

@@ -32,7 +32,6 @@ class BlockPages:
         self.page_size = page_tokens
         self.layers = shape.layers
         self.device = first.device
-        self.slots = first.shape[0] * first.shape[2]
         self._dtype = first.dtype
         self._block = first.shape[2]
         """Tokens of a block of the kernels, of which vLLM's own is a multiple."""
@@ -40,10 +39,6 @@ class BlockPages:
         self._page = (2, shape.layers, page_tokens, shape.heads, shape.head_dim)
         self.layer_bytes = 2 * page_tokens * shape.heads * shape.head_dim * shape.item
         self.page_bytes = shape.layers * self.layer_bytes
-
-    def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
-        """Token slots as they are; what `HeadPages` makes rows of."""
-        return slots
 
     def layer_runs(self, layer: int) -> list[slice]:
         """Where one layer lies in a page: a run in each plane."""

@@ -15,24 +15,45 @@ from sgkv.transfer.pages import DevicePages
 from sgkv.vllm.rows import RowShape
 
 
-class HeadPages(DevicePages):
-    """The tensors of one KV cache group whose keys and values are fused. Slots are rows of one head."""
+class HeadPages:
+    """The tensors of one KV cache group whose keys and values are fused; with the slots of `BlockPages`.
+
+    Rows are made of slots on the stream that moves them. Slots of -1 are passed over by the kernels.
+    """
 
     def __init__(self, tensors: Sequence[torch.Tensor], shape: RowShape, page_tokens: int) -> None:
         """Raises ValueError for tensors that are no pool of equal rows."""
-        self._heads = shape.heads
-        width = 2 * shape.head_dim
-        strides = tensors[0].stride()
+        width, strides = 2 * shape.head_dim, tensors[0].stride()
         if any(stride % width for stride in strides[:3]) or strides[3] != 1:
             raise ValueError(f"KV with strides {strides} is no pool of rows of {width} elements")
+        self.page_size = page_tokens
         self._strides = [stride // width for stride in strides[:3]]
         self._block = tensors[0].shape[2]
+        self._heads = shape.heads
         keys = [_rows(tensor, 0, shape.head_dim) for tensor in tensors]
         values = [_rows(tensor, shape.head_dim, shape.head_dim) for tensor in tensors]
-        super().__init__(keys, values, page_size=page_tokens * shape.heads)
+        self._rows = DevicePages(keys, values, page_size=page_tokens * shape.heads)
+        self.layers, self.device = self._rows.layers, self._rows.device
+        self.page_bytes, self.layer_bytes = self._rows.page_bytes, self._rows.layer_bytes
+
+    def layer_runs(self, layer: int) -> list[slice]:
+        """Where one layer lies in a page: a run in each plane."""
+        return self._rows.layer_runs(layer)
+
+    def pack(self, slots: torch.Tensor, buffer: torch.Tensor) -> None:
+        """Copy whole pages into `buffer`."""
+        self._rows.pack(self.rows_of(slots), buffer)
+
+    def unpack(self, slots: torch.Tensor, buffer: torch.Tensor) -> None:
+        """Fill the wanted tokens of whole pages from `buffer`."""
+        self._rows.unpack(self.rows_of(slots), buffer)
+
+    def unpack_layer(self, layer: int, slots: torch.Tensor, buffer: torch.Tensor) -> None:
+        """Fill one layer of the pages from `buffer`, which is ``[page][plane][token][head][dim]``."""
+        self._rows.unpack_layer(layer, self.rows_of(slots), buffer)
 
     def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
-        """On the device: the row of each head of each token slot, -1 (passed over) where that is -1."""
+        """On the device: the row of each head of each token, -1 where its slot is -1."""
         slots = slots.to(self.device)
         by_block, by_head, by_token = self._strides
         first = slots // self._block * by_block + slots % self._block * by_token

@@ -50,7 +50,7 @@ class Move:
     shelf: Shelf
     span: Span
     slots: torch.Tensor
-    """int64, `pages.page_size` a page, those of `rows_of`; -1 where nothing is to be written."""
+    """int64, `pages.page_size` a page, -1 where nothing is to be written."""
 
 
 class Shelves:
@@ -96,8 +96,7 @@ class Shelves:
             present = (slots >= 0).view(-1, size)
             usable = (present.all(1) if whole else present.any(1)).tolist()
             for run in runs(usable):
-                part = slots[run.start * size : run.stop * size]
-                yield Move(shelf, span.part(run.start, run.stop), shelf.pages.rows_of(part))
+                yield Move(shelf, span.part(run.start, run.stop), slots[run.start * size : run.stop * size])
 
     def _open(self) -> list[Shelf]:
         return [Shelf(group, self._session(group), self._pages[group.index]) for group in self._groups]
