@@ -9,6 +9,8 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from sgkv.backends.deadline import Deadline
 from sgkv.store.base import PageSession
 from sgkv.store.span import Span
@@ -166,7 +168,8 @@ class PageShelf(Shelf):
                 yield _Run(range(begin, stop), Span(hashes[first:], hashes[:first]))
 
     def _scratch(self, chunks: int) -> memoryview:
-        return memoryview(bytearray(chunks * self._pages * self.session.layout.page_bytes))
+        """Not zeroed, unlike a bytearray: one pass over the memory less."""
+        return memoryview(np.empty(chunks * self._pages * self.session.layout.page_bytes, np.uint8))
 
     def _cut(self, scratch: memoryview) -> list[list[memoryview]]:
         size = self.session.layout.page_bytes
