@@ -59,6 +59,17 @@ CASES = {
         "lookup_400",
         "pd_1MiB",
     ],
+    "node": [
+        "lookup_100k",
+        *(
+            f"{call}_{size}{kind}"
+            for size in ("1MiB", "8MiB")
+            for kind in ("", "_pool")
+            for call in ("set", "get")
+        ),
+        "engine_cpu_per_gb",
+        "disk_to_engine",
+    ],
     "valkey": ["get_1MiB", "put_1MiB", "lookup_400"],
     "vllm": ["tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400", "tier_lookup_400_first"],
 }
@@ -72,6 +83,7 @@ BARRED = {
     "trouble": {"exists_p99_hung_disk", "get_p99_hung_disk"},
     "s3": {"get_8MiB_c8", "get_8MiB_c8_boto3", "put_8MiB_c8", "lookup_400"},
     "mooncake": set(CASES["mooncake"]),
+    "node": set(CASES["node"]),
     "valkey": set(CASES["valkey"]),
     "vllm": {"tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400"},
     "kernels": {case for case in COMPILED + MOVED if not case.startswith("h2d")},

@@ -16,8 +16,11 @@ from sgkv.testing.node import NodeProcess
 from sgkv.testing.server import SglangServer
 from sgkv.testing.waiting import wait_until
 from tests.e2e.rig import OUTPUT_TOKENS, assert_same, full_tokens, prompt
-from tests.sglang.conftest import chain, rank
-from tests.sglang.pools import MHA_LAYOUTS, Pools, mha, page_bytes, slots
+from tests.linker.conftest import LinkerRig, fill, kv, rows, same
+from tests.sglang.conftest import chain, fresh_process, rank
+from tests.sglang.pools import MHA_LAYOUTS, Pools, mha, mla, page_bytes, slots
+
+__all__ = ["fresh_process"]
 
 PATIENT = {"exists_deadline": 20, "get_deadline": 30, "set_deadline": 30}
 
@@ -39,9 +42,9 @@ def daemon(tmp_path_factory):
 
 
 @contextmanager
-def adapter(daemon: NodeProcess, pools: Pools, seed: str):
+def adapter(daemon: NodeProcess, pools: Pools, seed: str, place: dict[str, object] | None = None):
     settings = {**attached_settings(daemon), "model": {"weights": seed}, "interface_v1": 1}
-    backend = SgkvHiCache(HiCacheStorageConfig(**rank(), extra_config=settings), {})
+    backend = SgkvHiCache(HiCacheStorageConfig(**(place or rank()), extra_config=settings), {})
     backend.register_mem_pool_host(pools.host)
     yield backend
     backend.close()
@@ -71,6 +74,50 @@ def test_pages_of_a_host_pool_come_back_whole(daemon, layout, shared):
             assert page_bytes(pools.host, page + 8) == page_bytes(pools.host, page)
         assert backend.store.counters.get("hit_pages", "cpu") == 4
         assert backend.store.counters.get("internal_errors") == 0
+
+
+@pytest.mark.parametrize(("make", "kind", "shared"), [(mha, False, 0), (mla, True, 4)])
+def test_two_ranks_of_one_server_share_what_is_the_same_on_both(daemon, make, kind, shared):
+    """Heads belong to their rank; latents are stored by the first and read by all."""
+    pools, info = make(), HiCacheStorageExtraInfo(prefix_keys=[])
+    ranks = [rank(tp_rank=number, tp_size=2, is_mla_model=kind) for number in range(2)]
+    with (
+        adapter(daemon, pools, "ranks", ranks[0]) as first,
+        adapter(daemon, make(), "ranks", ranks[1]) as second,
+    ):
+        assert all(first.batch_set_v1(chain(4), slots(range(4), 16), info))
+        assert second.batch_exists(chain(4), info) == shared
+
+
+def test_what_is_cleared_while_the_daemon_is_away_is_not_found_when_it_is_back(tmp_path):
+    pools, info = mha(), HiCacheStorageExtraInfo(prefix_keys=[])
+    with (
+        NodeProcess(tmp_path, daemon_settings(tmp_path)) as daemon,
+        adapter(daemon, pools, "cleared") as backend,
+    ):
+        assert all(backend.batch_set_v1(chain(4), slots(range(4), 16), info))
+        assert backend.store.flush(30)
+        daemon.kill()
+        backend.clear()
+        assert backend.batch_exists(chain(4), info) == 0
+        daemon.start()
+        wait_until(lambda: daemon.status()["tiers"]["disk"]["blobs"] > 0, "the files to be found", 10)
+        wait_until(lambda: not backend.store.away, "the engine to attach again", 10)
+        assert backend.batch_exists(chain(4), info) == 0
+        assert daemon.status()["tiers"]["disk"]["blobs"] == 0
+
+
+def test_the_linker_attaches_too(daemon, tmp_path):
+    kvcache, rig = mha().device, LinkerRig(tmp_path)
+    fill(kvcache, 1)
+    linked = rig.open(kvcache, **{**attached_settings(daemon), "chunk_tokens": 256})
+    written = rows(kvcache, range(1, 7))
+    assert linked.offload([kv(chain(6), range(1, 7))])
+    assert linked.lookup([kv(chain(6))]) == [1, 2, 3, 4, 5, 6]
+    assert linked.load([kv(chain(6), [15, 10, 12, 11, 14, 13])])
+    assert same(rows(kvcache, [15, 10, 12, 11, 14, 13]), written)
+    assert linked.counted("hit_pages", "cpu") == 6
+    linked.linker.close()
 
 
 @pytest.fixture(scope="module")
