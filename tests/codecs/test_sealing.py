@@ -12,9 +12,10 @@ from sgkv.backends.base import Backend, Status
 from sgkv.backends.cpu import CpuBackend
 from sgkv.codecs.backend import CodedBackend
 from sgkv.codecs.coding import Recipe
-from sgkv.codecs.errors import KeyConfigError, LockedError
+from sgkv.codecs.errors import KeyConfigError, LockedError, SealError
 from sgkv.codecs.keys import HeldKeys, parse_keys, read_keys
 from sgkv.codecs.locksmith import Locksmith
+from sgkv.codecs.sealing import Seal
 from sgkv.keys import chunk_keys
 from tests.codecs.conftest import NAMESPACE, Chunk, chunk, outcome, put
 
@@ -167,3 +168,30 @@ class TestKeys:
         mine = chunk_keys(NAMESPACE, ["0" * 64])[0]
         assert locksmith.data_key(mine).key == locksmith.data_key(mine).key
         assert locksmith.data_key(mine).key != locksmith.data_key(other).key
+
+
+@pytest.mark.slow
+def test_a_million_forged_sections_are_refused() -> None:
+    """Changed, cut, lengthened, moved to another place, of another blob, or with another salt: none opens."""
+    data_key, chance = os.urandom(32), random.Random(11)
+    seals = [Seal(data_key, os.urandom(16), f"namespace/c/00/{name}", b"fields") for name in range(4)]
+    good = [seal.close(place, os.urandom(48)) for place, seal in enumerate(seals)]
+    opened = 0
+    for _ in range(1_000_000):
+        at = chance.randrange(4)
+        section, place = bytearray(good[at]), at
+        match chance.randrange(4):
+            case 0:
+                section[chance.randrange(len(section))] ^= 1 << chance.randrange(8)
+            case 1:
+                del section[chance.randrange(len(section)) :]
+            case 2:
+                place = chance.choice([other for other in range(9) if other != at])
+            case 3:
+                section = bytearray(good[(at + chance.randrange(1, 4)) % 4])
+        try:
+            seals[at].open(place, section)
+            opened += 1
+        except SealError:
+            continue
+    assert opened == 0
