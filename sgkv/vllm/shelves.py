@@ -169,7 +169,7 @@ class PageShelf(Shelf):
 
     def _scratch(self, chunks: int) -> memoryview:
         """Not zeroed, unlike a bytearray: one pass over the memory less."""
-        return memoryview(np.empty(chunks * self._pages * self.session.layout.page_bytes, np.uint8))
+        return np.empty(chunks * self._pages * self.session.layout.page_bytes, np.uint8).data
 
     def _cut(self, scratch: memoryview) -> list[list[memoryview]]:
         size = self.session.layout.page_bytes
