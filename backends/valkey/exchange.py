@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -18,15 +17,13 @@ from sgkv.backends.valkey.topology import Topology
 from sgkv.backends.valkey.wire import Connection
 from sgkv.backends.workers import WorkerPool, spread_within
 
-log = logging.getLogger(__name__)
-
 _ROW = 1 << 20
 """Bytes of a row. A server writes the answers to a whole row into memory before it sends them: of longer
 rows they are no longer in its cache when they go. Shorter ones are not worth a round trip."""
 _LONGEST = 10_000
 """Requests of a row."""
 _PATIENCE = 60.0
-"""Seconds."""
+"""Seconds for requests whose caller sets no deadline."""
 _ROUNDS = 3
 """Redirects that a request follows, one fewer: the first may lead to where a slot was, the next is right."""
 

@@ -60,6 +60,15 @@ def test_root_installs_what_is_missing_and_no_more(bare: Bare) -> None:
     assert "python3-venv" not in install.split()
 
 
+@pytest.mark.parametrize(("answer", "package"), [("", "valkey-server"), ("exit 100", "redis-server")])
+def test_the_server_is_valkey_where_the_archive_has_it(bare: Bare, answer: str, package: str) -> None:
+    bare.apt()
+    bare.tool("id", "echo 0")
+    bare.tool("apt-cache", answer)
+    assert bare.setup().returncode == 0
+    assert package in bare.log.read_text().split()
+
+
 def test_a_user_with_sudo_installs_through_it(bare: Bare) -> None:
     bare.apt()
     bare.tool("id", "echo 1000")
@@ -88,7 +97,7 @@ def test_another_distribution_is_told_too(bare: Bare) -> None:
 def test_with_nothing_missing_nothing_is_run(bare: Bare) -> None:
     bare.apt()
     bare.tool("id", "exit 1")
-    for name in ("g++", "ninja"):
+    for name in ("g++", "ninja", "valkey-server"):
         bare.tool(name, "")
     done = bare.setup()
     assert (done.returncode, done.stdout) == (0, "")
