@@ -7,7 +7,7 @@ import uuid
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from sgkv.grid import Share, cells, gridded
+from sgkv.grid import Share, cells, gridded, held_heads
 from sgkv.model import ModelIdentity, identify, namespace
 from sgkv.store.cells import open_cells
 
@@ -51,19 +51,38 @@ def shared_namespace(
 
 
 def open_pages(
-    store: PageStore, config: Config, model: ModelIdentity, rows: RowShape, page_tokens: int, epoch: str
+    store: PageStore,
+    config: Config,
+    model: ModelIdentity,
+    rows: RowShape,
+    page_tokens: int,
+    epoch: str,
+    *,
+    rank: int = 0,
+    ranks: int = 1,
+    kv_heads: int = 0,
 ) -> PageSession:
-    """A session for canonical pages of an engine whose one rank holds all.
+    """A session for canonical pages of all layers: of one rank that holds all heads or, over a grid, of any.
 
-    Raises ConfigError where the fleet's grid of cells does not fit the model.
+    `kv_heads` are the model's, and may be unknown where a rank holds several. Raises ConfigError where the
+    fleet's grid of cells does not fit the rank.
     """
     layout = rows.layout(page_tokens)
     if not gridded(config):
+        assert ranks == 1, "without a grid only pages of a whole model have a name that engines share"
         name = shared_namespace(config, model, rows, page_tokens, epoch)
         logger.info("sgkv: pages are in namespace %s (%s)", name.digest, name)
         return store.open(name, layout, model.producer)
-    everything = Share(layers=range(rows.layers), layers_name="", heads=range(rows.heads), heads_name="")
-    parts = cells(config, model, epoch, pool="kv", layout=layout, share=everything)
+    held = held_heads(rows.heads, rank, ranks, lambda: kv_heads)
+    share = Share(
+        layers=range(rows.layers),
+        layers_name="",
+        heads=held.heads,
+        heads_name=f"tp {rank}/{ranks}",
+        doubt=held.doubt,
+        writes=rank % held.replicas == 0,
+    )
+    parts = cells(config, model, epoch, pool="kv", layout=layout, share=share)
     for part in parts:
         logger.info("sgkv: pages have cell %s (%s)", part.namespace.digest, part.namespace)
     return open_cells(store, parts, layout, model.producer)

@@ -135,6 +135,20 @@ def test_ranks_of_another_engine_read_their_heads_of_rows(store: Store) -> None:
         assert [bytes(page) for (page,) in pages] == pages_of(0, head)
 
 
+@pytest.mark.parametrize(("rank", "ranks", "head"), [(0, 2, 0), (1, 2, 1), (1, 4, 0), (2, 4, 1)])
+def test_ranks_of_vllm_read_theirs_too(store: Store, rank: int, ranks: int, head: int) -> None:
+    """Two heads on four ranks: neighbours hold the same one, and the first of them writes it."""
+    whole = PageShelf(open_pages(store, GRID, MODEL, SHAPE, PAGE, ""), CHUNK, SHAPE)
+    assert whole.write(chunks(0), rows(0), chain(), soon()) == [True]
+    one = replace(SHAPE, heads=1)
+    session = open_pages(store, GRID, MODEL, one, PAGE, "", rank=rank, ranks=ranks, kv_heads=SHAPE.heads)
+    pages = [[memoryview(bytearray(session.layout.page_bytes))] for _ in pages_of(0, head)]
+    span = Span(chain().pages(len(pages)))
+    assert session.get(span, pages, soon()) == [None] * len(pages)
+    values = [np.frombuffer(page, np.uint16).reshape(2, SHAPE.layers, PAGE, -1) for (page,) in pages]
+    assert [page.swapaxes(1, 2).tobytes() for page in values] == pages_of(0, head)
+
+
 def test_rows_are_put_together_from_the_heads_of_another_engines_ranks(store: Store) -> None:
     shelf = PageShelf(open_pages(store, GRID, MODEL, SHAPE, PAGE, ""), CHUNK, SHAPE)
     for head in range(SHAPE.heads):

@@ -67,4 +67,5 @@ def rank_of(vllm_config: Any) -> Rank:
     from vllm.distributed import get_tensor_model_parallel_rank
 
     size = vllm_config.parallel_config.tensor_parallel_size
-    return Rank(get_tensor_model_parallel_rank() if size > 1 else 0, size)
+    index = get_tensor_model_parallel_rank() if size > 1 else 0
+    return Rank(index, size, vllm_config.model_config.get_total_num_kv_heads())

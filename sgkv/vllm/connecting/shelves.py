@@ -10,6 +10,7 @@ from itertools import groupby
 import torch
 
 from sgkv.config import Config
+from sgkv.grid import gridded
 from sgkv.model import ModelIdentity
 from sgkv.store.base import PageSession, PageStore
 from sgkv.store.span import Span
@@ -32,6 +33,8 @@ class Rank:
 
     index: int
     size: int
+    kv_heads: int = 0
+    """Of the model; 0 where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +105,15 @@ class Shelves:
         return [Shelf(group, self._session(group), self._pages[group.index]) for group in self._groups]
 
     def _session(self, group: Group) -> PageSession:
-        """Where one rank holds one group of all layers, other engines and the tier share its pages."""
-        size, epoch = self.page_tokens, private_epoch(self.epoch)
-        if self._rank.size == len(self._groups) == 1:
-            return open_pages(self._store, self._config, self._model, group.shape, size, epoch)
+        """Where one group has all layers, other engines and the tier share the pages of a rank that holds
+        all heads and, over a fleet's grid, those of any rank.
+        """
+        size, epoch, rank = self.page_tokens, private_epoch(self.epoch), self._rank
+        if len(self._groups) == 1 and (rank.size == 1 or gridded(self._config)):
+            return open_pages(
+                self._store, self._config, self._model, group.shape, size, epoch,
+                rank=rank.index, ranks=rank.size, kv_heads=rank.kv_heads,
+            )  # fmt: skip
         name = shared_namespace(self._config, self._model, group.shape, size, epoch)
         if self._rank.size > 1:
             cell = f"layers 0-{group.shape.layers} pp 0/1 tp {self._rank.index}/{self._rank.size}"
