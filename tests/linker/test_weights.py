@@ -3,6 +3,7 @@
 import pytest
 
 from sgkv.sglang.lifecycle import weights_change
+from sgkv.testing.waiting import wait_until
 from tests.linker.conftest import PAGE, Gate, Linked, LinkerRig, fill, kv, offer
 from tests.sglang import pools as make
 from tests.sglang.conftest import chain
@@ -56,3 +57,17 @@ def test_a_failed_update_leaves_it_off_until_a_flush(linked: Linked):
         pass
     assert not linked.linker.offload([kv(keys, PAGES)])
     assert linked.lookup([kv(keys)]) == []
+
+
+def test_what_was_read_ahead_for_old_weights_is_not_loaded(linkers: LinkerRig):
+    pool = make.mha().device
+    fill(pool, 1)
+    linked, keys = linkers.open(pool, names="disk"), chain(4)
+    assert linked.offload([kv(keys, PAGES)])
+    assert linked.lookup([kv(keys)])[-1] == 4
+    wait_until(lambda: not linked.linker.not_yet("r"), "the pages to be read")
+    with weights_change() as change:
+        change.succeeded = change.flushed = True
+    assert linked.lookup([kv(keys)]) == []
+    assert linked.linker.bounds()["read_ahead_bytes"].used == 0
+    assert not linked.linker.load("r", [kv(keys, PAGES)])

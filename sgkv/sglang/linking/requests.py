@@ -18,7 +18,7 @@ from sgkv.transfer.ahead import ReadAhead
 
 _REMEMBERED = 512
 """Requests; SGLang loads what it has just looked up, or in one of its next steps."""
-_PATIENCE = 0.005
+_PATIENCE = 0.002
 """Seconds of one step of the scheduler for a read that is about to end."""
 
 
