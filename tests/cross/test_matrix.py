@@ -43,6 +43,13 @@ def test_in_float32_both_answer_from_foreign_kv_as_from_their_own(llama: Played)
     assert all(row.found.equal_outputs == 2 for row in llama.rows)
 
 
+def test_an_engine_of_one_rank_and_one_of_two_share_the_cells_of_a_grid(
+    vllm_host: VllmHost, tmp_path: Path
+) -> None:
+    rows = matrix.play(vllm_host, tmp_path, KIND, DTYPE, count=2, ranks=2)
+    assert [row.complaints for row in rows] == [[], []]
+
+
 def test_in_bfloat16_no_token_changes_that_the_reader_was_sure_of(
     vllm_host: VllmHost, tmp_path: Path
 ) -> None:
