@@ -48,7 +48,7 @@ class Access:
     users: frozenset[int] = frozenset()
     """Beside the daemon's own."""
     token: str | None = None
-    """What everybody must show where no tenant is named."""
+    """Opens everything. Where no tenant is named, everybody must show it."""
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     """With any named there are no others."""
 
@@ -56,8 +56,10 @@ class Access:
         """What a peer may do that shows `token`. Raises DeniedError."""
         if peer.uid != os.geteuid() and peer.uid not in self.users:
             raise DeniedError(f"user {peer.uid} is not in node.users")
+        if self.token is not None and _same(self.token, token):
+            return Grant(None)
         if not self.tenants:
-            if self.token is not None and not _same(self.token, token):
+            if self.token is not None:
                 raise DeniedError("the token is not the daemon's: set node.token")
             return Grant(None)
         names = [name for name, tenant in self.tenants.items() if _opens(tenant, token)]
@@ -77,9 +79,12 @@ class Grant:
     tenants: frozenset[str] | None
     """None is all of them."""
 
+    def covers(self, tenant: str) -> bool:
+        return self.tenants is None or tenant in self.tenants
+
     def require(self, tenant: str) -> None:
         """Raises DeniedError for a tenant that this connection does not speak for."""
-        if self.tenants is not None and tenant not in self.tenants:
+        if not self.covers(tenant):
             raise DeniedError(f"tenant {tenant!r} is not one that this token speaks for")
 
 

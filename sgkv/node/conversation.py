@@ -78,7 +78,12 @@ class Conversation:
     def shared_bytes(self) -> int:
         return sum(len(region.view) for region in self._regions)
 
-    def run(self, status: Callable[[], bytes]) -> None:
+    @property
+    def tenants(self) -> frozenset[str] | None:
+        """Whom the peer speaks for; None is everybody."""
+        return self._grant.tenants
+
+    def run(self, status: Callable[[Grant], bytes]) -> None:
         """Until the peer is gone, or says what nobody may say. `status` answers `wire.Status`, as JSON."""
         try:
             if self._greet():
@@ -128,7 +133,7 @@ class Conversation:
         self._say(wire.Refused(why))
         return False
 
-    def _serve_next(self, status: Callable[[], bytes]) -> bool:
+    def _serve_next(self, status: Callable[[Grant], bytes]) -> bool:
         request, descriptor = self._channel.receive(None, _PATIENCE)
         try:
             if isinstance(request, wire.Return):
@@ -141,7 +146,7 @@ class Conversation:
             if isinstance(request, wire.Share):
                 self._say(self._share(request, descriptor))
             elif isinstance(request, wire.Status):
-                self._say(wire.Report(status()))
+                self._say(wire.Report(status(self._grant)))
             elif not isinstance(request, wire.Return):
                 self._say(self._answer(request))
         finally:

@@ -109,11 +109,17 @@ class NodeServer:
         )
         with self._lock:
             self._open[conversation] = thread
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more threads to give
+            with self._lock:
+                del self._open[conversation]
+            conversation.end()
+            raise
 
     def _converse(self, conversation: Conversation) -> None:
         with contained("a conversation with an engine", self._service.store.counters):
-            conversation.run(lambda: report(self._service, self.conversations, self.started))
+            conversation.run(lambda grant: report(self._service, self.conversations, self.started, grant))
         with self._lock:
             del self._open[conversation]
 

@@ -12,12 +12,13 @@ import msgspec
 from sgkv import __version__
 
 if TYPE_CHECKING:
+    from sgkv.node.access import Grant
     from sgkv.node.conversation import Conversation
     from sgkv.node.service import Service
 
 
-def report(service: Service, conversations: Sequence[Conversation], started: float) -> bytes:
-    """JSON; does no I/O."""
+def report(service: Service, conversations: Sequence[Conversation], started: float, grant: Grant) -> bytes:
+    """JSON; does no I/O. A tenant is told of itself alone, and of the tiers that all share."""
     stats = service.store.stats()
     used = service.quotas.used()
     access = service.rules.access
@@ -25,10 +26,11 @@ def report(service: Service, conversations: Sequence[Conversation], started: flo
         "version": __version__,
         "pid": os.getpid(),
         "uptime_seconds": round(time.time() - started, 1),
-        "connections": [_connection(one) for one in conversations],
+        "connections": [_connection(one) for one in conversations if grant.tenants in (None, one.tenants)],
         "tenants": {
             name: {"cpu_bytes": used.get(name, 0), "quota_bytes": access.quota(name)}
             for name in sorted({*used, *access.tenants})
+            if grant.covers(name)
         },
         "tiers": {
             name: {

@@ -1,14 +1,16 @@
 """Who may attach, whose pages they see, and how much of the memory they may take."""
 
+import json
 import os
 
 import pytest
 
 from sgkv.backends.deadline import Deadline
 from sgkv.node import server
-from sgkv.node.access import Access, DeniedError, Peer, Tenant
+from sgkv.node.access import Access, DeniedError, Grant, Peer, Tenant
 from sgkv.node.memory import map_region
 from sgkv.node.service import Rules
+from sgkv.node.status import report
 from sgkv.node.wire import WireError
 from sgkv.reasons import MissReason
 from sgkv.store.span import Span
@@ -40,6 +42,21 @@ def test_a_token_speaks_for_its_own_tenants():
             grant.require(tenant)
     with pytest.raises(DeniedError):
         Access(tenants=TENANTS).admit(OWN, "")
+
+
+def test_the_daemons_own_token_speaks_for_all_tenants():
+    grant = Access(token="the operator's", tenants=TENANTS).admit(OWN, "the operator's")
+    assert all(map(grant.covers, TENANTS))
+
+
+def test_a_tenant_is_told_of_itself_alone(node_rig):
+    node = node_rig.node(rules=Rules(Access(tenants=TENANTS)))
+    for name in TENANTS:
+        store = node_rig.attach(node, token=f"{name} secret")
+        assert all(put(store.open(namespace(tenant=name), layout()), chain(2), random_pages(2)))
+    told = json.loads(report(node.service, node.server.conversations, 0.0, Grant(frozenset({"red"}))))
+    assert list(told["tenants"]) == ["red"]
+    assert len(told["connections"]) == 1
 
 
 def test_the_socket_is_its_owners(node_rig):

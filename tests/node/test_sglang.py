@@ -72,6 +72,7 @@ def test_pages_of_a_host_pool_come_back_whole(daemon, layout, shared):
         assert backend.batch_get_v1(chain(4), slots(range(8, 12), 16), info) == [True] * 4
         for page in range(4):
             assert page_bytes(pools.host, page + 8) == page_bytes(pools.host, page)
+        assert any(one["shared_bytes"] for one in daemon.status()["connections"]) is shared
         assert backend.store.counters.get("hit_pages", "cpu") == 4
         assert backend.store.counters.get("internal_errors") == 0
 
