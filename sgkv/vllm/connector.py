@@ -106,8 +106,8 @@ class SgkvConnector(KVConnectorBase_V1, SupportsHMA):
         return self.request_finished_all_groups(request, (block_ids,))
 
     def has_pending_push_work(self) -> bool:
-        """Keep stepping while workers have something to tell."""
-        return self._scheduling is not None and self._scheduling.busy
+        """Step once more for what a request's end left to store; workers need no steps to do it."""
+        return self._scheduling is not None and self._scheduling.due
 
     def reset_cache(self) -> bool:
         """VLLM resets its caches: on request, for a sleep, or because its weights were changed."""
@@ -187,6 +187,10 @@ class SgkvConnector(KVConnectorBase_V1, SupportsHMA):
         cls, vllm_config: Any, metric_types: Any, labelnames: list[str], per_engine_labelvalues: Any
     ) -> SgkvPromMetrics:
         return SgkvPromMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+
+    def flush(self, timeout: float) -> bool:
+        """Worker's side, on request: wait until what was ordered so far is stored; False if time ran out."""
+        return self._working is None or self._working.flush(timeout)
 
     def shutdown(self) -> None:
         if self._working is not None:

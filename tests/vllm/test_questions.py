@@ -106,6 +106,6 @@ def test_saves_of_blocks_that_are_written_to_are_named_until_they_have_ended() -
     assert pending.overwritten([3]) == [1]  # the other rank still reads
     pending.ended(Counter([1, 2]))
     assert pending.overwritten([3, 4]) == [2]
-    assert pending
+    assert pending.numbers() == [2]
     pending.ended(Counter([2]))
-    assert not pending
+    assert pending.numbers() == []

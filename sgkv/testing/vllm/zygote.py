@@ -134,7 +134,9 @@ def _metrics(llm: Any) -> dict[str, Any]:
 
 
 def _idle(llm: Any) -> dict[str, Any]:
-    """Step until nothing is pending, so that what was offloaded has reached its tier."""
+    """Step until nothing is pending, and wait until what was to be stored has reached its tier."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group, has_kv_transfer_group
+
     from sgkv.testing.waiting import wait_until
 
     core = llm.llm_engine.engine_core.engine_core
@@ -144,6 +146,9 @@ def _idle(llm: Any) -> dict[str, Any]:
         return not core.scheduler.has_requests() and not core.scheduler.connector.has_pending_push_work()
 
     wait_until(settled, "transfers that have ended", timeout=60)
+    flush = getattr(get_kv_transfer_group(), "flush", None) if has_kv_transfer_group() else None
+    if flush is not None and not flush(60.0):
+        raise TimeoutError("what was to be stored has not reached its tier within 60 s")
     return {}
 
 

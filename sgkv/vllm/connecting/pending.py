@@ -21,9 +21,6 @@ class PendingSaves:
         self._readers: dict[int, set[int]] = {}
         self._ended: Counter[int] = Counter()
 
-    def __bool__(self) -> bool:
-        return bool(self._blocks)
-
     def begin(self, save: Save) -> None:
         blocks = blocks_of(save.pages.tables)
         self._blocks[save.number] = blocks

@@ -61,7 +61,7 @@ class Saves:
         self._counters = counters
         self._exists_deadline, self._set_deadline = exists_deadline, set_deadline
         self._worker = WorkerPool(1, "sgkv-connector-save", backlog=_BACKLOG)
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._revoked: dict[int, threading.Event] = {}
         """Of every save under way."""
         self._packing = threading.Lock()
@@ -72,7 +72,7 @@ class Saves:
         ready = recorded(device) if saves else None
         for each in saves:
             revoked = threading.Event()
-            with self._lock:
+            with self._changed:
                 self._revoked[each.number] = revoked
             if self._worker.submit(partial(self._carry_out, each, ready, revoked)) is None:
                 self._end(each, stored=False)
@@ -83,7 +83,7 @@ class Saves:
 
     def revoke(self, numbers: Sequence[int]) -> None:
         """After this nothing reads the blocks of these saves. Waits for one batch that is being copied."""
-        with self._lock:
+        with self._changed:
             events = [self._revoked[number] for number in numbers if number in self._revoked]
         for event in events:
             event.set()
@@ -93,14 +93,19 @@ class Saves:
 
     def take(self) -> Counter[int]:
         """Saves that have ended since the last time."""
-        with self._lock:
+        with self._changed:
             ended, self._ended = self._ended, Counter()
         return ended
+
+    def wait(self, timeout: float) -> bool:
+        """Until every save has ended; False when time ran out."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._revoked, timeout)
 
     def close(self, timeout: float) -> bool:
         """Store what is queued for as long as that takes, then nothing more."""
         done = self._worker.close(timeout)
-        with self._lock:
+        with self._changed:
             left = list(self._revoked)
         self.revoke(left)
         return done
@@ -117,9 +122,10 @@ class Saves:
     def _end(self, each: Save, *, stored: bool) -> None:
         if not stored:
             self._counters.add("lost_saves")
-        with self._lock:
+        with self._changed:
             self._revoked.pop(each.number, None)
             self._ended[each.number] += 1
+            self._changed.notify_all()
 
     def _store_all(self, each: Save, revoked: threading.Event) -> bool:
         """Every page that is not there yet; False where some were not stored."""

@@ -40,9 +40,9 @@ class Scheduling:
         self._numbers = count(1)
 
     @property
-    def busy(self) -> bool:
-        """Whether workers have orders to come, or saves under way."""
-        return bool(self._pending) or bool(self._late) or self._reset
+    def due(self) -> bool:
+        """Whether workers have orders to come."""
+        return bool(self._late) or self._reset
 
     def begin(self, request: Any) -> None:
         """Follow a request whose KV its tokens and its salt alone decide."""

@@ -123,6 +123,10 @@ class Working:
         """Saves that are over, since the last time."""
         return self._saves.take()
 
+    def flush(self, timeout: float) -> bool:
+        """Wait until everything that was to be stored is in the tiers; False when time ran out."""
+        return self._saves.wait(timeout) and self.store.flush(timeout)
+
     def close(self) -> None:
         """Store what is queued, as far as that goes in some seconds, and end the threads."""
         self._lookups.close(_CLOSE_SECONDS)
