@@ -6,6 +6,7 @@ from sgkv.backends.base import PutItem, Status
 from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.hooks import prepared
 from sgkv.backends.remote.known import KnownKeys
+from sgkv.backends.remote.room import claim
 from sgkv.backends.s3.objects import Objects
 
 LARGEST_PUT = 5 << 30
@@ -28,7 +29,7 @@ class Writer:
         known = self._existing(item.key, deadline)
         if known is not Status.ABSENT:
             return Status.EXISTS if known is Status.OK else known
-        if not self._claim(size, deadline):
+        if not claim(self._known, size, lambda keys: [self._objects.delete(key, deadline) for key in keys]):
             return Status.FULL
         status = Status.ERROR
         try:
@@ -42,19 +43,6 @@ class Writer:
         if known is None:
             return self._objects.head(key, deadline)
         return Status.OK if known else Status.ABSENT
-
-    def _claim(self, size: int, deadline: Deadline | None) -> bool:
-        """Room for `size` bytes, made where there is none."""
-        capacity = self._known.capacity
-        if capacity is not None and size > capacity:
-            return False
-        while not self._known.claim(size):
-            victims = self._known.take_victims(size)
-            gone = [victim for victim in victims if self._objects.delete(victim.key, deadline)]
-            self._known.count_evicted(gone)
-            if len(gone) < len(victims) or not victims:
-                return False
-        return True
 
     def _publish(self, item: PutItem, deadline: Deadline | None) -> Status:
         with landing(deadline) as admitted:  # the item's own work touches the caller's buffers

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sgkv.backends.base import PutItem, Status
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.remote.known import KnownKeys
+from sgkv.backends.remote.room import claim
 from sgkv.backends.valkey.exchange import Exchange
 from sgkv.backends.valkey.names import Names
 from sgkv.backends.valkey.requests import Ask
@@ -36,7 +37,7 @@ class Publisher:
         writes: dict[int, Write] = {}
         for at, item in enumerate(items):
             if statuses[at] is Status.ABSENT:
-                if self._claim(item.size):
+                if self._claim(item.size, deadline):
                     writes[at] = Write(self._names.of(item.key), item)
                 else:
                     statuses[at] = Status.FULL
@@ -60,21 +61,10 @@ class Publisher:
                 item.size for item, status in zip(items, statuses, strict=True) if status is Status.OK
             )
 
-    def _claim(self, size: int) -> bool:
-        """Room for `size` bytes, made where there is none."""
-        capacity = self._known.capacity
-        if size > LARGEST_VALUE or (capacity is not None and size > capacity):
-            return False
-        while not self._known.claim(size):
-            victims = self._known.take_victims(size)
-            asks = [Ask(b"UNLINK", self._names.of(victim.key)) for victim in victims]
-            statuses = self._exchange.run("evict", asks, self._pool, None)
-            gone = [
-                victim
-                for victim, status in zip(victims, statuses, strict=True)
-                if status in (Status.OK, Status.ABSENT)
-            ]
-            self._known.count_evicted(gone)
-            if len(gone) < len(victims) or not victims:
-                return False
-        return True
+    def _claim(self, size: int, deadline: Deadline | None) -> bool:
+        return size <= LARGEST_VALUE and claim(self._known, size, lambda keys: self._evict(keys, deadline))
+
+    def _evict(self, keys: Sequence[str], deadline: Deadline | None) -> list[bool]:
+        asks = [Ask(b"UNLINK", self._names.of(key)) for key in keys]
+        statuses = self._exchange.run("evict", asks, self._pool, deadline)
+        return [status in (Status.OK, Status.ABSENT) for status in statuses]
