@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from sgkv.config import ResolvedConfig, ResolvedMooncake, ResolvedS3
+from sgkv.config import ResolvedConfig, ResolvedMooncake, ResolvedS3, ResolvedValkey
 from sgkv.doctor.finding import Finding, note, ok, problem
 
 
@@ -17,6 +17,8 @@ def examine(config: ResolvedConfig) -> Iterator[Finding]:
             yield from _bucket(tier)
         elif isinstance(tier, ResolvedMooncake):
             yield from _pool(tier)
+        elif isinstance(tier, ResolvedValkey):
+            yield from _keys(tier)
 
 
 def _bucket(resolved: ResolvedS3) -> Iterator[Finding]:
@@ -49,3 +51,23 @@ def _pool(resolved: ResolvedMooncake) -> Iterator[Finding]:
     makers = {True: ok, None: note, False: problem}
     for finding in diagnose(mooncake_options(resolved.tier)):
         yield makers[finding.ok](f"pool {resolved.tier.master}", finding.text)
+
+
+def _keys(resolved: ResolvedValkey) -> Iterator[Finding]:
+    topic = f"server {resolved.tier.address}"
+    try:
+        from sgkv.backends.valkey.trial import examine, keep_one
+        from sgkv.store.keyed import valkey_options
+
+        options = valkey_options(resolved.tier)
+        seen = examine(options, resolved.capacity)
+    except (ImportError, OSError) as error:
+        yield problem(topic, f"cannot be used: {error}")
+        return
+    yield from (ok(topic, line) for line in seen.descriptions)
+    yield from (note(topic, line) for line in seen.doubts)
+    status = keep_one(options)
+    if status.ok:
+        yield ok(topic, "keeps a blob")
+    else:
+        yield problem(topic, f"does not keep a blob: {status.value}", "see docs/valkey.md for its rights")

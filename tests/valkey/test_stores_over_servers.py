@@ -11,6 +11,8 @@ import pytest
 
 from sgkv.backends.valkey import ValkeyOptions
 from sgkv.config import ConfigError, load, resolve
+from sgkv.doctor.finding import Level
+from sgkv.doctor.remote import examine
 from sgkv.keys import chunk_keys
 from sgkv.reasons import MissReason
 from sgkv.store.build import build_store
@@ -159,6 +161,28 @@ def test_a_password_comes_from_a_file_or_the_environment_and_is_not_shown(tmp_pa
             store = build_store(resolve(config.config))
             assert get(store.tiers[0].backend, "a/c/1", 1).value == "absent"
             store.close()
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_the_doctor_says_what_a_server_is_like(
+    server: ValkeyServer, nodes: Sequence[ValkeyServer], clustered: bool
+) -> None:
+    options = nodes[0].options if clustered else server.options
+    tier = {"type": "valkey", "address": options.address, "cluster": clustered}
+    findings = list(examine(resolve(load({"tiers": [tier]}, environ={}).config)))
+    assert {finding.level for finding in findings} == {Level.OK, Level.NOTE}
+    assert findings[-1].what == "keeps a blob"
+    said = "\n".join(finding.what for finding in findings)
+    for one in nodes if clustered else [server]:
+        assert f"{one.options.address}: " in said
+        assert f"{one.options.address} has no maxmemory" in said
+
+
+def test_the_doctor_says_that_nobody_answers() -> None:
+    tier = {"type": "valkey", "address": "127.0.0.1:9"}
+    (finding,) = examine(resolve(load({"tiers": [tier]}, environ={}).config))
+    assert finding.level is Level.PROBLEM
+    assert "127.0.0.1:9" in finding.what
 
 
 @pytest.mark.parametrize(
