@@ -17,6 +17,7 @@ from sgkv.chunk.header import BLOCK, HeaderError, UnknownFormatError
 from sgkv.codecs.coding import Reader, Recipe, Writer
 from sgkv.codecs.envelope import Head, decode_head, is_envelope, stated_size
 from sgkv.codecs.errors import CodecError, LockedError
+from sgkv.codecs.locksmith import Locksmith
 from sgkv.codecs.opening import Opening
 
 log = logging.getLogger(__name__)
@@ -42,12 +43,22 @@ class CodedBackend(Wrapper):
     """
 
     def __init__(
-        self, inner: Backend, recipe: Recipe | None = None, *, sealed_only: bool = False, threads: int = 2
+        self,
+        inner: Backend,
+        recipe: Recipe | None = None,
+        *,
+        keys: Locksmith | None = None,
+        sealed_only: bool = False,
+        threads: int = 2,
     ) -> None:
-        """`threads` code and open pages. `sealed_only` needs a recipe with keys."""
+        """`threads` code and open pages. `keys` open what others have sealed; a recipe has its own.
+
+        `sealed_only` needs a recipe with keys.
+        """
         super().__init__(inner)
-        self._locksmith = recipe.locksmith if recipe else None
-        if sealed_only and self._locksmith is None:
+        self._locksmith = (recipe.locksmith if recipe else None) or keys
+        self._seals = recipe is not None and recipe.locksmith is not None
+        if sealed_only and not self._seals:
             raise ValueError("sealed_only needs a recipe with keys: it could read nothing")
         self._writer = Writer(recipe) if recipe else None
         self._sealed_only = sealed_only
@@ -124,7 +135,7 @@ class CodedBackend(Wrapper):
         try:
             coded = self._writer.code(item)
         except HeaderError as error:
-            if self._locksmith is not None:
+            if self._seals:
                 return self._failed(Status.ERROR, f"nothing is written that cannot be sealed: {error}")
             return replace(item, prepare=None)
         except LockedError as error:

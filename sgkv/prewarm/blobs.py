@@ -1,4 +1,7 @@
-"""Whether a blob is what its key says, without knowing any model: header, name and every checksum."""
+"""Whether a blob is what its key says, without knowing any model: header, name and every checksum.
+
+Of a coded blob only what is stored is verified: its name, key and expiry are for its tier to look at.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from typing import NamedTuple
 
 from sgkv.chunk.header import Header, HeaderError, UnknownFormatError
 from sgkv.chunk.whole import flaw_of_pages, opened
+from sgkv.codecs.envelope import is_envelope
+from sgkv.codecs.whole import flaw
 from sgkv.keys import BLOB_KEY, is_blob_key
 from sgkv.prewarm.outcomes import Outcome
 
@@ -24,7 +29,7 @@ class Examined(NamedTuple):
 
     outcome: Outcome
     header: Header | None = None
-    """What the blob says of itself; there where the outcome is GOOD."""
+    """What the blob says of itself; there where the outcome is GOOD, unless it is coded."""
 
 
 def parse_key(key: str) -> BlobName | None:
@@ -38,6 +43,8 @@ def parse_key(key: str) -> BlobName | None:
 def examine(name: BlobName, raw: memoryview, now: float) -> Examined:
     """Judge the whole blob `raw`; `now` is Unix seconds."""
     try:
+        if is_envelope(raw):
+            return Examined(Outcome.CORRUPT if flaw(raw) else Outcome.GOOD)
         header, pages = opened(raw)
     except UnknownFormatError:
         return Examined(Outcome.UNKNOWN_FORMAT)

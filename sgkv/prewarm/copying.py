@@ -43,9 +43,10 @@ class Copier:
     def copy(self, blob: BlobInfo) -> Verdict:
         """Read, verify, publish."""
         fetched = self.fetcher.fetch(blob)
-        if fetched.outcome is not Outcome.GOOD or fetched.header is None:
+        if fetched.outcome is not Outcome.GOOD:
             return Verdict(fetched.outcome, fetched.why)
-        return self._publish(PutItem(blob.key, [fetched.raw], expires_at=fetched.header.expires_at))
+        expires_at = fetched.header.expires_at if fetched.header else 0
+        return self._publish(PutItem(blob.key, [fetched.raw], expires_at=expires_at))
 
     def _publish(self, item: PutItem) -> Verdict:
         status = Status.ERROR

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sgkv.backends.base import Backend
+from sgkv.codecs.sealed import SealedOnly
 from sgkv.config import (
     DeadlineConfig,
     ResolvedConfig,
@@ -78,11 +79,13 @@ def default_tiers(config: Path | None) -> tuple[str, str]:
 def opened(tier: Reachable, workers: int) -> Iterator[Backend]:
     """The tier's backend, with a guard whose deadlines are minutes; closed at the end.
 
-    Reading from it is no use that eviction takes into account. Raises TierError where it cannot be opened.
+    Reading from it is no use that eviction takes into account. What is coded stays so on its way; into a
+    tier that encrypts nothing is copied that is not sealed. Raises TierError where it cannot be opened.
     """
     settings = tier.tier.model_copy(update={"deadlines": _PATIENT, "max_inflight": workers + 1})
     try:
-        backend = wrap(open_backend(_as_a_visitor(tier), marks_use=False), settings, None)
+        bare = open_backend(_as_a_visitor(tier), marks_use=False)
+        backend = wrap(SealedOnly(bare) if settings.codec.encrypt else bare, settings, None)
     except (ValueError, OSError) as error:
         raise TierError(f"tier {tier.tier.name!r} cannot be opened: {error}") from error
     try:

@@ -25,15 +25,16 @@ def coded(backend: Backend, codec: CodecConfig, config: Config) -> Backend:
     should have been sealed.
     """
     squeeze = {"none": "", "zstd": f"zstd:{codec.level}", "lz4": "lz4"}[codec.compress]
+    keys = Locksmith(provider(config.keys), config.tenant) if config.keys is not None else None
     if not squeeze and not codec.encrypt:
-        return CodedBackend(backend, threads=codec.threads)
-    recipe = Recipe(squeeze, codec.planes, _locksmith(config) if codec.encrypt else None)
+        return CodedBackend(backend, keys=keys, threads=codec.threads)
+    recipe = Recipe(squeeze, codec.planes, keys if codec.encrypt else None)
     try:
         recipe.chain("bfloat16")
     except CodecError as error:
         raise ConfigError([Problem(f"tiers ({backend.name}).codec", str(error))]) from error
     strict = codec.encrypt and not codec.accept_unsealed
-    return CodedBackend(backend, recipe, sealed_only=strict, threads=codec.threads)
+    return CodedBackend(backend, recipe, keys=keys, sealed_only=strict, threads=codec.threads)
 
 
 def provider(keys: KeysConfig) -> KeyProvider:
@@ -42,11 +43,6 @@ def provider(keys: KeysConfig) -> KeyProvider:
         return _provider(keys)
     except (KeyConfigError, ImportError, AttributeError, TypeError) as error:
         raise ConfigError([Problem("keys", str(error))]) from error
-
-
-def _locksmith(config: Config) -> Locksmith:
-    assert config.keys is not None  # as the configuration has checked
-    return Locksmith(provider(config.keys), config.tenant)
 
 
 def _provider(keys: KeysConfig) -> KeyProvider:
