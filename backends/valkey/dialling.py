@@ -24,6 +24,10 @@ Control: TypeAlias = Callable[[str], AbstractContextManager[Any]]
 """`Dialler.control`."""
 
 
+_FAILURES = (ValkeyError, OSError, UnicodeError)
+"""Of connections and commands; the last is a host name that cannot be one."""
+
+
 class Denied(Unreachable):
     """The server does not let us in: user, password, certificate or rights."""
 
@@ -53,7 +57,7 @@ class Dialler:
         native = self._kind(**self._where(address, limit))
         try:
             native.connect()
-        except (ValkeyError, OSError) as error:
+        except _FAILURES as error:
             raise _explained(error, address) from error
         # The socket becomes ours; the object that opened it would close it when it is collected.
         sock, native._sock = native._sock, None  # noqa: SLF001 - there is no public way to take it over
@@ -69,7 +73,7 @@ class Dialler:
         pool = ConnectionPool(self._kind, max_connections=1, **where)
         try:
             yield valkey.Valkey(connection_pool=pool)
-        except (ValkeyError, OSError) as error:
+        except _FAILURES as error:
             raise ConnectionError(f"{address}: {error}") from error
         finally:
             pool.disconnect()

@@ -193,6 +193,8 @@ def test_what_is_not_the_protocol_is_an_error_in_time(open_valkey: Open, answer:
         (b"-READONLY You can't write\r\n", "readonly"),
         (b"-ERR max number of clients reached\r\n", "refused"),
         (b"-MOVED 1 127.0.0.1:1\r\n", "unreachable"),
+        (b"-MOVED 1 ..:1\r\n", "unreachable"),
+        (b"-MOVED 1 nowhere\r\n", "unreachable"),
     ],
 )
 def test_refusals_are_errors_of_their_kind(open_valkey: Open, said: bytes, kind: str) -> None:
