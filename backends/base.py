@@ -66,6 +66,8 @@ class PutItem:
     key that already exists. An exception in it makes the item `Status.ERROR`."""
     expires_at: int = 0
     """Unix seconds after which a backend may drop the blob; 0 is never. Readers still check."""
+    after: str | None = None
+    """Key of the blob that this one continues and is of no use without, for eviction; it may be absent."""
 
     @property
     def size(self) -> int:
@@ -231,7 +233,7 @@ class Backend(ABC):
         return False
 
     def touch(self, keys: Sequence[str]) -> None:
-        """Refresh the eviction order: the last of `keys` becomes the most recently used."""
+        """Refresh the eviction order, which is no use: the last of `keys` becomes the most recent."""
 
     def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
         """Exempt present blobs from eviction, or end that; True where it took effect.

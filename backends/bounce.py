@@ -18,7 +18,7 @@ class Abandoned(Exception):  # noqa: N818 - not an error of anyone's
 def stand_in_put(item: PutItem, deadline: Deadline) -> PutItem:
     """`item` over buffers of its own, filled by its `prepare` while the caller still waits."""
     own = [_like(buffer) for buffer in item.buffers]
-    return PutItem(item.key, own, partial(_take, item, own, deadline), item.expires_at)
+    return PutItem(item.key, own, partial(_take, item, own, deadline), item.expires_at, item.after)
 
 
 def stand_in_get(item: GetItem) -> GetItem:

@@ -75,7 +75,7 @@ class CpuBackend(Backend):
                 return [Status.CLOSED] * len(items)
             self._batches += 1
             now, reserve = self._clock(), self._index.reserve
-            slots = [reserve(item.key, item.size, item.expires_at, now) for item in items]
+            slots = [reserve(item.key, item.size, item.expires_at, now, item.after) for item in items]
         statuses = [slot if isinstance(slot, Status) else Status.ERROR for slot in slots]
         todo = [(at, slot) for at, slot in enumerate(slots) if isinstance(slot, Entry)]
 
@@ -107,25 +107,30 @@ class CpuBackend(Backend):
             self._return(todo, statuses)
         return statuses
 
-    def reserve(self, key: str, size: int, expires_at: int = 0) -> Reservation | Status:
+    def reserve(
+        self, key: str, size: int, expires_at: int = 0, after: str | None = None
+    ) -> Reservation | Status:
         """Room for one blob, to be filled in place; else EXISTS, FULL or CLOSED."""
         with self._lock:
             if self._closed:
                 return Status.CLOSED
-            entry = self._index.reserve(key, size, expires_at, self._clock())
+            entry = self._index.reserve(key, size, expires_at, self._clock(), after)
         if isinstance(entry, Status):
             return entry
         view = self._arena.view[entry.offset : entry.offset + size]
         return Reservation(view, entry.offset, partial(self._end_reservation, entry))
 
-    def lease(self, keys: Sequence[str]) -> list[Lease | None]:
-        """Each blob where it lies, or None where there is none; refreshes the eviction order."""
+    def lease(self, keys: Sequence[str], *, use: bool = True) -> list[Lease | None]:
+        """Each blob where it lies, or None where there is none; refreshes the eviction order.
+
+        Without `use` that is all: policies of eviction that count uses do not count this one.
+        """
         with self._lock:
             if self._closed:
                 return [None] * len(keys)
             now, acquire = self._clock(), self._index.acquire
             entries = [acquire(key, now) for key in keys]
-            self._index.touch(keys)
+            (self._index.touch if use else self._index.reorder)(keys)
         return [None if entry is None else self._lease_of(entry) for entry in entries]
 
     def delete(self, keys: Sequence[str]) -> list[bool]:
@@ -148,7 +153,7 @@ class CpuBackend(Backend):
 
     def touch(self, keys: Sequence[str]) -> None:
         with self._lock:
-            self._index.touch(keys)
+            self._index.reorder(keys)
 
     def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
         with self._lock:

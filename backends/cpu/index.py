@@ -31,6 +31,8 @@ class Entry:
     refs: int = 0
     """Leases, reads under way, and the reservation itself. The block is not reused while > 0."""
     pinned: bool = False
+    after: str | None = None
+    """Key of the blob that this one continues."""
     published: bool = False
     """In the index: False before commit and after delete."""
 
@@ -54,13 +56,15 @@ class BlobIndex:
         self._held: Counter[str] = Counter()
         """Bytes of blocks by group of keys, reservations and deleted blobs in use among them."""
 
-    def reserve(self, key: str, size: int, expires_at: int, now: float) -> Entry | Status:
+    def reserve(
+        self, key: str, size: int, expires_at: int, now: float, after: str | None = None
+    ) -> Entry | Status:
         """A block for a new blob, or EXISTS, or FULL. End it with `commit` or `release`."""
         if self._live(key, now) is not None:
             return Status.EXISTS
         if (offset := self._allocate(size)) is None:
             return Status.FULL
-        entry = Entry(key, offset, size, expires_at, now, refs=1)
+        entry = Entry(key, offset, size, expires_at, now, refs=1, after=after)
         self._by_offset[offset] = entry
         self._held[group_of(key)] += block_size(size)
         self.refs += 1
@@ -75,7 +79,7 @@ class BlobIndex:
         self.entries[entry.key] = entry
         self.expiring += entry.expires_at > 0
         self._groups.add(entry.key)
-        self._policy.admit(entry.key, entry.size)
+        self._policy.admit(entry.key, entry.size, after=entry.after)
         self.release(entry)
         return Status.OK
 
@@ -95,6 +99,9 @@ class BlobIndex:
 
     def touch(self, keys: Sequence[str]) -> None:
         self._policy.touch(keys)
+
+    def reorder(self, keys: Sequence[str]) -> None:
+        self._policy.reorder(keys)
 
     def contains(self, keys: Sequence[str], now: float) -> list[bool]:
         if not self.expiring:
@@ -131,7 +138,7 @@ class BlobIndex:
             if pinned:
                 self._policy.remove(key)
             else:
-                self._policy.admit(key, entry.size)
+                self._policy.admit(key, entry.size, after=entry.after)
         return True
 
     def held_by(self, groups: Iterable[str]) -> int:

@@ -178,7 +178,7 @@ class DiskBackend(Backend):
                 yield BlobInfo(blob.key, blob.size, blob.modified)
 
     def touch(self, keys: Sequence[str]) -> None:
-        self._index.touch(keys)
+        self._index.reorder(keys)
 
     def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
         """In this process's memory only: another process that shares the folder may evict them."""

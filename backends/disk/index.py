@@ -75,12 +75,12 @@ class DiskIndex:
             self._claimed += charge(size)
             return True
 
-    def settle(self, key: str, size: int, *, published: bool) -> None:
+    def settle(self, key: str, size: int, *, published: bool, after: str | None = None) -> None:
         """End a claim: the blob is there now, or it never will be."""
         with self._lock:
             self._claimed -= charge(size)
             if published:
-                self._add(key, size, cold=False)
+                self._add(key, size, cold=False, after=after)
 
     def add(self, key: str, size: int, *, cold: bool = False) -> None:
         """Take in a blob that is there; a known key only changes its size."""
@@ -95,6 +95,10 @@ class DiskIndex:
     def touch(self, keys: Sequence[str]) -> None:
         with self._lock:
             self._policy.touch(keys)
+
+    def reorder(self, keys: Sequence[str]) -> None:
+        with self._lock:
+            self._policy.reorder(keys)
 
     def pin(self, key: str, pinned: bool) -> bool:
         """Pinned blobs leave the eviction order; unpinned ones enter it as the most recent."""
@@ -175,13 +179,13 @@ class DiskIndex:
                 counters=dict(self._counters),
             )
 
-    def _add(self, key: str, size: int, cold: bool) -> None:
+    def _add(self, key: str, size: int, cold: bool, after: str | None = None) -> None:
         known = self.sizes.get(key)
         self.sizes[key] = size
         self._known += charge(size) - (0 if known is None else charge(known))
         if known is None:
             self._groups.add(key)
-            self._policy.admit(key, size, cold=cold)
+            self._policy.admit(key, size, cold=cold, after=after)
 
     def _forget(self, key: str) -> int | None:
         size = self.sizes.pop(key, None)

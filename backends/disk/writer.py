@@ -66,7 +66,7 @@ class Writer:
             status = self._write_or_evict(item, path, deadline)
             published = status is Status.OK
         finally:
-            self._index.settle(item.key, size, published=published)
+            self._index.settle(item.key, size, published=published, after=item.after)
         failpoints.passing("put.indexed")
         return status
 

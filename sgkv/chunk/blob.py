@@ -42,9 +42,17 @@ class BlobIdentity:
 
 
 def put_item(
-    key: str, identity: BlobIdentity, hashes: Sequence[str], pages: Sequence[Page], expires_at: int
+    key: str,
+    identity: BlobIdentity,
+    hashes: Sequence[str],
+    pages: Sequence[Page],
+    expires_at: int,
+    after: str | None = None,
 ) -> PutItem:
-    """A blob of `pages`, whose header is filled with checksums when the backend starts to write."""
+    """A blob of `pages`, whose header is filled with checksums when the backend starts to write.
+
+    `after` is the key of the blob before it in its sequence.
+    """
     header = memoryview(bytearray(header_size(len(pages))))
 
     def prepare() -> None:
@@ -57,7 +65,8 @@ def put_item(
         )  # fmt: skip
         encode_header(fields, header)
 
-    return PutItem(key, [header, *(buffer for page in pages for buffer in page)], prepare, expires_at)
+    buffers = [header, *(buffer for page in pages for buffer in page)]
+    return PutItem(key, buffers, prepare, expires_at, after)
 
 
 @dataclass(slots=True)

@@ -76,7 +76,9 @@ class Writer:
             seal = self.recipe.locksmith.seal(item.key, envelope, meta)
             sections = [seal.close(place, section) for place, section in enumerate(sections)]
         stored = [memoryview(section).cast("B") for section in sections]
-        return PutItem(item.key, [memoryview(encode_head(meta, stored)), *stored], None, item.expires_at)
+        return PutItem(
+            item.key, [memoryview(encode_head(meta, stored)), *stored], None, item.expires_at, item.after
+        )
 
     def _envelope(self, item: PutItem, header: Header, page_bytes: int, sizes: Sequence[int]) -> Envelope:
         shape = self._chain(header).names, page_bytes, len(item.buffers[0])

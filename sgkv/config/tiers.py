@@ -21,6 +21,8 @@ from sgkv.config.units import Auto, Capacity, Duration, Percent, Size
 Positive = Annotated[Duration, Gt(0)]
 Address = Annotated[str, Field(pattern=r"^.+:[0-9]{1,5}$")]
 """``HOST:PORT``."""
+Eviction = Literal["lru", "s3fifo", "reuse"]
+"""A policy of `sgkv.backends.eviction`."""
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -99,6 +101,8 @@ class CpuTier(Tier):
     name: str = Field("cpu", pattern=r"^[a-z][a-z0-9_-]{0,31}$")
     copy_threads: int | None = Field(None, ge=1, le=64)
     """Threads that copy large batches; null chooses by the number of cores."""
+    eviction: Eviction = "lru"
+    """Which blobs go first when it is full."""
 
 
 class BlobTier(Tier):
@@ -122,6 +126,8 @@ class DiskTier(BlobTier):
     """Room always left on the file system; auto is the smaller of 2 GiB and 2 %."""
     io_threads: int | None = Field(None, ge=1, le=64)
     """Threads that read and write; null chooses by the number of cores."""
+    eviction: Eviction = "lru"
+    """Which blobs go first when it is full."""
     fsync: Literal["none", "data"] = "none"
     """``data`` makes a published blob survive a power cut; without it a torn one is a counted miss."""
 

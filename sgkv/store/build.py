@@ -79,7 +79,11 @@ def _tier(resolved: ResolvedTier, config: Config, metrics: Metrics | None, *, sh
     tier = resolved.tier
     if isinstance(resolved, ResolvedCpu):
         cpu = CpuBackend(
-            resolved.capacity, name=tier.name, copy_threads=resolved.tier.copy_threads, shared=shared_arena
+            resolved.capacity,
+            name=tier.name,
+            copy_threads=resolved.tier.copy_threads,
+            eviction=resolved.tier.eviction,
+            shared=shared_arena,
         )
         return Tier(tier.name, cpu, arena=cpu)
     backend = coded(open_backend(resolved), resolved.tier.codec, config)
@@ -109,6 +113,7 @@ def open_backend(
         io_threads=tier.io_threads,
         min_free_bytes=resolved.min_free,
         fsync=tier.fsync,
+        eviction=tier.eviction,
         marks_use=marks_use,
     )
 

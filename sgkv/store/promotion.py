@@ -92,8 +92,9 @@ class Promoter:
     def _promote(self, tier: Tier, read: BlobRead, arena_namespace: str) -> None:
         reservations: dict[int, Reservation] = {}
         page_bytes = read.identity.layout.page_bytes
-        for index, key in enumerate(page_keys(arena_namespace, read.hashes)):
-            reservation = self._arena.reserve(key, page_bytes, read.expires_at)
+        keys = page_keys(arena_namespace, read.hashes)
+        for index, (key, after) in enumerate(zip(keys, [None, *keys], strict=False)):
+            reservation = self._arena.reserve(key, page_bytes, read.expires_at, after)
             if isinstance(reservation, Reservation):
                 reservations[index] = reservation
         if not reservations:

@@ -32,8 +32,8 @@ class Work:
     full_chunk: bool
     expires_at: int
     chain: Sequence[str] = ()
-    """Names of all chunks of the sequence, shared by the work of one call: a write refreshes their
-    recency, so that parents outlive children."""
+    """Names of all chunks of the sequence, shared by the work of one call and needed for a full chunk: a
+    write refreshes their recency, so that parents outlive children."""
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,8 +42,10 @@ class Work:
     def items(self) -> list[PutItem]:
         pages = [[lease.view] for lease in self.leases]
         if self.full_chunk:
-            (key,) = chunk_keys(self.identity.namespace, [self.hashes[-1]])
-            return [put_item(key, self.identity, self.hashes, pages, self.expires_at)]
+            place = self.chain.index(self.hashes[-1])
+            *before, key = chunk_keys(self.identity.namespace, self.chain[max(0, place - 1) : place + 1])
+            after = before[0] if before else None
+            return [put_item(key, self.identity, self.hashes, pages, self.expires_at, after)]
         keys = page_keys(self.identity.namespace, self.hashes)
         return [
             put_item(key, self.identity, [page_hash], [page], self.expires_at)

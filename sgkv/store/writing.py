@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 from sgkv.backends.base import PutItem, Status
 from sgkv.backends.cpu import CpuBackend, Lease, Reservation
@@ -53,13 +54,20 @@ class Writing:
     ) -> Steps[PutItem, Status, list[bool]]:
         """Copy into the arena and leave the lower tiers to write-behind."""
         keys = page_keys(self.arena_namespace, span.hashes)
-        statuses = yield [PutItem(key, page, None, expires_at) for key, page in zip(keys, pages, strict=True)]
+        rows = zip(keys, pages, self._before(span, keys), strict=True)
+        statuses = yield [PutItem(key, page, None, expires_at, after) for key, page, after in rows]
         return self.settle(arena, behind, span, statuses, expires_at)
 
     def reserve(self, arena: CpuBackend, span: Span, expires_at: int) -> list[Reservation | Status]:
         """Room in the arena for each page, or EXISTS or FULL."""
         keys, size = page_keys(self.arena_namespace, span.hashes), self.identity.layout.page_bytes
-        return [arena.reserve(key, size, expires_at) for key in keys]
+        rows = zip(keys, self._before(span, keys), strict=True)
+        return [arena.reserve(key, size, expires_at, after) for key, after in rows]
+
+    def _before(self, span: Span, keys: Sequence[str]) -> list[str | None]:
+        """Arena keys of the pages that those of a span continue."""
+        earlier = page_keys(self.arena_namespace, span.before[-1:]) if span.before else [None]
+        return [*earlier, *keys[:-1]] if keys else []
 
     def settle(
         self, arena: Tier, behind: WriteBehind | None, span: Span, statuses: Sequence[Status], expires_at: int
@@ -84,9 +92,19 @@ class Writing:
         in_chunks = {page for pages_ in covered for page in pages_}
         single = [page for page in range(len(pages)) if page not in in_chunks]
         namespace = self.identity.namespace
+        keys = chunk_keys(namespace, [c.last_hash for c in whole])
+        chain = chunk_keys(namespace, self._chain(span))
+        before = dict(pairwise(reversed(chain)))
         items = [
-            put_item(key, self.identity, span.hashes[c.first : c.stop], pages[c.first : c.stop], expires_at)
-            for key, c in zip(chunk_keys(namespace, [c.last_hash for c in whole]), whole, strict=True)
+            put_item(
+                key,
+                self.identity,
+                span.hashes[c.first : c.stop],
+                pages[c.first : c.stop],
+                expires_at,
+                before.get(key),
+            )
+            for key, c in zip(keys, whole, strict=True)
         ]
         items += [
             put_item(key, self.identity, [span.hashes[page]], [pages[page]], expires_at)
@@ -127,7 +145,7 @@ class Writing:
         self.counters.add("write_behind_dropped_pages", leases.count(None))
 
     def _lease(self, arena: CpuBackend, hashes: Sequence[str]) -> Sequence[Lease | None]:
-        return arena.lease(page_keys(self.arena_namespace, hashes))
+        return arena.lease(page_keys(self.arena_namespace, hashes), use=False)
 
     def _aligned(self, span: Span) -> bool:
         """Whether it is known where chunks begin."""
