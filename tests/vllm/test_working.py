@@ -184,6 +184,22 @@ def test_pages_in_memory_are_held_and_come_layer_by_layer(tmp_path: Path) -> Non
     bench.worker.close()
 
 
+def test_nothing_is_stored_that_was_computed_from_pages_which_did_not_arrive(tmp_path: Path) -> None:
+    """Pages that nobody holds stand for copies that fail."""
+    bench = Bench(tmp_path / "kv", [CPU, DISK])
+    wanted = pages(0, 4, range(30, 38), request="b")
+    bench.worker.start([], [Load(wanted, 0, 4 * PAGE, layer_wise=True)])
+    bench.worker.after([Save(1, pages(4, 8, range(38, 46), request="b")), Save(2, pages(0, 4, range(1, 9)))])
+    assert bench.worker.lost_blocks() == set(range(30, 38))
+    bench.settle(1, 2)
+    assert bench.ask(8).pages == 4
+    bench.worker.before([], ["b"])
+    bench.save(3, pages(4, 8, range(38, 46), request="b"))  # another request by that name
+    bench.settle(3)
+    assert bench.ask(8).pages == 8
+    bench.worker.close()
+
+
 def test_pages_that_are_held_for_a_request_are_given_back_when_it_ends(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "kv", [CPU])
     bench.save(1, pages(0, 4, range(1, 9)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ class _Batch:
     leases: Sequence[Lease]
     blocks: set[int]
     requests: set[str]
+    pages: int
     arrived: int = 0
     """Layers that are in place."""
     over: bool = False
@@ -73,18 +74,11 @@ class LayerwiseLoads:
 
     def start(self, loads: Sequence[tuple[Load, Mapping[str, Lease]]], ready: Any) -> None:
         """Begin to copy pages out of their leases, which are released at the end."""
-        sources: list[HostPages] = []
-        leases: list[Lease] = []
-        for load, kept in loads:
-            for move in self._shelves.moves(load.pages, range(load.first, load.stop), whole=False):
-                pages: Any = move.shelf.pages
-                layers = {layer: layer for layer in range(pages.layers)}
-                views = [kept[page].view for page in move.span.hashes]
-                sources.append(HostPages(pages, layers, move.slots, views))
-            leases += kept.values()
+        leases = [lease for _, kept in loads for lease in kept.values()]
         blocks = set().union(*(blocks_of(load.pages.tables) for load, _ in loads))
-        self._batch = _Batch(leases, blocks, {load.pages.request for load, _ in loads})
-        if self._worker.submit(partial(self._copy, self._batch, sources, ready)) is None:
+        pages = sum(len(load.pages.hashes) for load, _ in loads)
+        self._batch = _Batch(leases, blocks, {load.pages.request for load, _ in loads}, pages)
+        if self._worker.submit(partial(self._copy, self._batch, loads, ready)) is None:
             self._release(self._batch)
 
     def wait(self, layer: str) -> None:
@@ -97,7 +91,7 @@ class LayerwiseLoads:
         """The model has run: what did not arrive is lost."""
         batch, self._batch = self._batch, None
         if batch is not None and not batch.wait(len(self._places), self._seconds):
-            self._counters.add("failed_loads", len(batch.leases))
+            self._counters.add("failed_loads", batch.pages)
             self._lost |= batch.blocks
             self.tainted |= batch.requests
 
@@ -109,14 +103,21 @@ class LayerwiseLoads:
     def close(self, timeout: float) -> bool:
         return self._worker.close(timeout)
 
-    def _copy(self, batch: _Batch, sources: Sequence[HostPages], ready: Any) -> None:
+    def _copy(self, batch: _Batch, loads: Sequence[tuple[Load, Mapping[str, Lease]]], ready: Any) -> None:
         try:
             with contained("layer-wise loading", self._counters):
                 self._ring.follow([ready])
+                sources = [source for load, kept in loads for source in self._sources(load, kept)]
                 load_layers(sources, len(self._places), self._ring, batch.tell)
         finally:
             self._ring.drain()
             self._release(batch)
+
+    def _sources(self, load: Load, kept: Mapping[str, Lease]) -> Iterator[HostPages]:
+        for move in self._shelves.moves(load.pages, range(load.first, load.stop), whole=False):
+            pages: Any = move.shelf.pages
+            layers = {layer: layer for layer in range(pages.layers)}
+            yield HostPages(pages, layers, move.slots, [kept[page].view for page in move.span.hashes])
 
     @staticmethod
     def _release(batch: _Batch) -> None:
