@@ -35,6 +35,7 @@ from sgkv.sglang.naming import model_identity, replicated
 from sgkv.sglang.reporter import Reporter
 from sgkv.store.build import build_store
 from sgkv.transfer.ahead import ReadAhead
+from sgkv.transfer.memory import PageMemory
 from sgkv.transfer.staging import Ring
 from sgkv.transfer.window import OffloadWindow
 
@@ -97,7 +98,7 @@ class SgkvLinker(UnifiedCacheLinker, Waiting):
         for buffer in (*fetching.buffers, *saving.buffers):
             self.store.register_memory(buffer.view)
         times = self._times
-        self._ahead = ReadAhead(settings.read_ahead, self.store.counters)
+        self._ahead = ReadAhead(PageMemory(settings.read_ahead), self.store.counters)
         self._requests = Requests(
             self.shelves, self._ahead, self.store.counters,
             exists_deadline=times.exists_deadline, get_deadline=times.get_deadline,

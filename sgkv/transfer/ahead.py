@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
-import torch
-
 from sgkv.backends.base import Bound, Buffer
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.workers import WorkerPool
@@ -17,6 +15,7 @@ from sgkv.counters import Counters
 from sgkv.reasons import MissReason
 from sgkv.store.base import PageSession
 from sgkv.store.span import Span, runs
+from sgkv.transfer.memory import PageMemory
 
 _THREADS = 4
 """Spans read at once; a tier spreads each of them over threads of its own."""
@@ -27,9 +26,9 @@ Wanted = tuple[PageSession, Span]
 
 @dataclass(slots=True)
 class _Piece:
-    """Memory of one read, until neither the read nor the request needs it."""
+    """Blocks of one read, until neither the read nor the request needs them."""
 
-    bytes: int
+    blocks: Sequence[int]
     holders: int = 2
 
 
@@ -95,25 +94,23 @@ class Early:
 
 
 class ReadAhead:
-    """The requests that wait for their load, and what is read for them: at most `limit` bytes.
+    """The requests that wait for their load, and what is read for them into memory of a fixed size.
 
     One thread, but for `free` and `held`. A request that is neither taken nor dropped keeps its bytes
     until nobody has asked for it for as long as its reads may take, and another request needs them.
     """
 
-    def __init__(self, limit: int, counters: Counters) -> None:
-        self._limit = limit
+    def __init__(self, memory: PageMemory, counters: Counters) -> None:
+        self._memory = memory
         self._counters = counters
         self._requests: dict[str, Early] = {}
         self._workers = WorkerPool(_THREADS, "sgkv-linker-ahead", backlog=_BACKLOG)
         self._lock = threading.Lock()
-        self._held = 0
 
     @property
     def held(self) -> Bound:
         """Bytes that are read ahead and not loaded yet, of those there may be."""
-        with self._lock:
-            return Bound(self._held, self._limit)
+        return self._memory.used
 
     def begin(self, rid: str, wanted: Sequence[Wanted], seconds: float) -> None:
         """Read for a request what the cpu tier has not; all of it ends `seconds` after its first call.
@@ -161,14 +158,11 @@ class ReadAhead:
         self._workers.close(timeout)
 
     def _read(self, early: Early, session: PageSession, span: Span) -> None:
-        size = session.layout.page_bytes
-        pages = min(len(span.hashes), self._room(len(span.hashes) * size) // size)
-        self._counters.add("read_ahead_left_out_pages", len(span.hashes) - pages)
-        if not pages:
+        blocks = self._room(len(span.hashes), session.layout.page_bytes)
+        self._counters.add("read_ahead_left_out_pages", len(span.hashes) - len(blocks))
+        if not blocks:
             return
-        span, piece = span.part(0, pages), _Piece(pages * size)
-        with self._lock:
-            self._held += piece.bytes
+        span, piece = span.part(0, len(blocks)), _Piece(blocks)
         read = self._workers.submit(lambda: self._fill(early, session, span, piece))
         if read is None:
             self._let_go(piece)
@@ -176,40 +170,39 @@ class ReadAhead:
             return
         early.expect(session, span, read, piece)
 
-    def _room(self, wanted: int) -> int:
-        """Bytes that are free, after requests that nobody asks for any more have made room."""
+    def _room(self, pages: int, size: int) -> list[int]:
+        """Blocks for pages, if need be of requests that nobody asks for any more."""
+        blocks = self._memory.take(pages, size)
         for rid, early in list(self._requests.items()):
-            if self._limit - self._held >= wanted:
-                break
-            if early.interest.over:
+            if len(blocks) < pages and early.interest.over:
                 self.drop(rid)
-        return max(0, self._limit - self._held)
+                blocks += self._memory.take(pages - len(blocks), size)
+        return blocks
 
     def _fill(self, early: Early, session: PageSession, span: Span, piece: _Piece) -> None:
         """A thread of ours. However it ends, every page of the span has arrived or failed."""
         arrived: dict[str, Buffer] = {}
         failed = dict.fromkeys(span.hashes, MissReason.INTERNAL)
         with contained("reading ahead", self._counters):
-            arrived, failed = _outcome(session, span, early.deadline)
+            views = [self._memory.view(block, session.layout.page_bytes) for block in piece.blocks]
+            arrived, failed = _outcome(session, span, views, early.deadline)
         early.settle(session, arrived, failed)
         self._let_go(piece)
 
     def _let_go(self, piece: _Piece) -> None:
         with self._lock:
             piece.holders -= 1
-            if not piece.holders:
-                self._held -= piece.bytes
+            unused = not piece.holders
+        if unused:
+            self._memory.give_back(piece.blocks)
 
 
 def _outcome(
-    session: PageSession, span: Span, deadline: Deadline
+    session: PageSession, span: Span, views: Sequence[Buffer], deadline: Deadline
 ) -> tuple[dict[str, Buffer], dict[str, MissReason]]:
-    """Read a span into memory of its own: pages that arrived, and reasons of those that did not."""
+    """Read a span into `views`: pages that arrived, and reasons of those that did not."""
     if deadline.over:
         return {}, dict.fromkeys(span.hashes, MissReason.TIMEOUT)
-    size, count = session.layout.page_bytes, len(span.hashes)
-    memory = memoryview(torch.empty(count * size, dtype=torch.uint8).numpy())
-    views = [memory[at * size : (at + 1) * size] for at in range(count)]
     reasons = session.get(span, [[view] for view in views], deadline)
     ended = list(zip(span.hashes, views, reasons, strict=True))
     arrived = {page_hash: view for page_hash, view, reason in ended if reason is None}
