@@ -22,7 +22,6 @@ from sgkv.node.wire import Refused, Request
 logger = logging.getLogger("sgkv")
 
 _BACKLOG = 128
-_LAST_WORDS = 1.0
 _PAUSE = 0.1
 """Seconds after a connection could not be taken: for want of descriptors it could not at once again."""
 
@@ -61,7 +60,11 @@ class NodeServer:
             return list(self._open)
 
     def stop(self, timeout: float) -> None:
-        """Let nobody in, let what is under way finish for `timeout` seconds, then end every connection."""
+        """Let nobody in, and let what is under way finish for `timeout` seconds.
+
+        A connection whose call has not ended by then is left to the end of the process: to close it would
+        tell an engine that nothing is written into its pages any more.
+        """
         self._service.leaving = True
         self._stopping.set()
         with suppress(OSError):  # it never listened
@@ -74,11 +77,8 @@ class NodeServer:
             threads = dict(self._open)
         for conversation in threads:
             conversation.hang_up()
-        for conversation, thread in threads.items():
-            thread.join(max(0.0, ends - time.monotonic()))
-            conversation.end()
         for thread in threads.values():
-            thread.join(_LAST_WORDS)
+            thread.join(max(0.0, ends - time.monotonic()))
         if self._claim is not None:
             os.close(self._claim)
             self._claim = None

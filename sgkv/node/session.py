@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from sgkv.counters import Counters
 from sgkv.identity import Namespace
 from sgkv.node import wire
 from sgkv.node.copies import Batch
+from sgkv.node.framing import ClosedError
 from sgkv.node.lane import Lane, SharedRegion
 from sgkv.node.link import Link, answer_by
 from sgkv.reasons import MissReason
@@ -168,10 +170,25 @@ class AttachedSession(PageSession):
         return wire.Keep(*self._asked(lane, span, until, piece), _packed(pages[piece.start : piece.stop]))
 
     def _lend(self, lane: Lane, request: wire.Fill, until: float) -> wire.Outcome:
-        """Let the daemon write into our pages, and wait until it has let go of them, whatever it takes."""
+        """Let the daemon write into our pages, and wait until it has let go of them, whatever it takes.
+
+        One that ends the connection has: it does so after its last write, or by its own end.
+        """
+        lane.post(request, until)
         try:
-            return lane.ask(request, wire.Outcome, until + self._fence)
-        except TimeoutError:
+            return lane.hear(wire.Outcome, until)
+        except ClosedError:
+            raise
+        except (TimeoutError, wire.WireError):
+            return self._insist(lane)
+
+    def _insist(self, lane: Lane) -> wire.Outcome:
+        """The same, from now on: it may be us who slept past the answer."""
+        try:
+            return lane.hear(wire.Outcome, time.monotonic() + self._fence)
+        except ClosedError:
+            raise
+        except (TimeoutError, wire.WireError):
             self._counters.add("node_fenced")
             lane.fence()
             raise
