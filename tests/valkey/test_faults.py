@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +19,7 @@ from sgkv.backends.deadline import Deadline
 from sgkv.backends.guard import Guarded
 from sgkv.backends.valkey import exchange
 from sgkv.testing.valkey import ValkeyServer
+from sgkv.testing.waiting import wait_until
 from tests.backends.blobs import blob, get, key_of, put
 from tests.valkey.conftest import Open
 from tests.valkey.scripts import Script, impatient, reads
@@ -141,6 +146,54 @@ def test_a_blob_that_was_cut_is_short(server: ValkeyServer, open_valkey: Open, p
     items = [GetItem(key_of(1 + at), [Part(0, memoryview(into))]) for at, into in enumerate(buffers)]
     assert backend.get(items) == [Status.SHORT, Status.OK]
     assert buffers[1] == blob(5000)
+
+
+@pytest.mark.slow
+def test_no_wrong_bytes_and_nothing_left_over_while_a_server_dies_and_hangs(
+    victim: ValkeyServer, open_valkey: Open
+) -> None:
+    backend, over, outcomes = open_valkey(victim.options), threading.Event(), set[Status]()
+
+    def work(seed: int) -> None:
+        numbers = random.Random(seed)
+        while not over.is_set():
+            number = numbers.randrange(20)
+            outcomes.add(put(backend, key_of(number), blob(300_000, number), Deadline(0.5)))
+            found = get(backend, key_of(number), 300_000, Deadline(0.5))
+            assert isinstance(found, Status) or found == blob(300_000, number)
+            outcomes.add(found if isinstance(found, Status) else Status.OK)
+
+    with ThreadPoolExecutor(4) as threads:
+        working = [threads.submit(work, seed) for seed in range(4)]
+        for _ in range(3):
+            victim.kill()
+            victim.start()
+            wait_until(lambda: backend.contains([key_of(0)])[0], "work to go on", 20)
+            victim.pause()
+            over.wait(0.7)
+            victim.resume()
+        over.set()
+        for each in working:
+            each.result(30)
+    assert outcomes >= {Status.OK, Status.EXISTS, Status.ERROR, Status.TIMEOUT}
+    port = int(victim.options.address.rpartition(":")[2])
+    assert connections_to(port) <= 2 * victim.options.connections + 2
+    backend.close()
+    assert connections_to(port) == 0
+
+
+def connections_to(port: int) -> int:
+    """Sockets of this process that are, or were, connected to a port, as /proc tells it."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    sockets = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(f":{port:04X}")}
+    return sum(_target(file) in sockets for file in Path("/proc/self/fd").iterdir())
+
+
+def _target(file: Path) -> str:
+    """Where a link leads; nowhere if it is closed while we look."""
+    with suppress(OSError):
+        return str(file.readlink())
+    return ""
 
 
 @pytest.mark.parametrize(
