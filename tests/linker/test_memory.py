@@ -1,21 +1,22 @@
 """Blocks for pages: never two in one place, all of them given back, and never more than there is."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sgkv.transfer.memory import PageMemory
 
 MIB = 1 << 20
+SIZES = st.sampled_from([1, 4096, 5000, 70_000, 300_000])
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 40), st.sampled_from([1, 4096, 5000, 70_000, 300_000])), max_size=12)
-)
+@given(st.lists(st.tuples(st.integers(1, 40), SIZES), max_size=12))
 def test_blocks_do_not_overlap(requests: list[tuple[int, int]]):
     memory = PageMemory(MIB)
     taken = [(offset, size) for pages, size in requests for offset in memory.take(pages, size)]
     ends = sorted((offset, offset + size) for offset, size in taken)
-    assert all(end <= start for (_, end), (start, _) in zip(ends, ends[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(ends))
     assert sum(size for _, size in taken) <= memory.used.used <= memory.used.limit <= MIB
     memory.give_back(offset for offset, _ in taken)
     assert memory.used.used == 0
