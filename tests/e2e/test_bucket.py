@@ -10,7 +10,17 @@ from sgkv.testing.s3 import tier_settings
 from sgkv.testing.s3.weed import SeaweedServer
 from sgkv.testing.waiting import wait_until
 from tests.e2e.buckets import stored_bytes
-from tests.e2e.rig import OUTPUT_TOKENS, PATIENT, Folder, Settings, assert_same, over, prompt, settings
+from tests.e2e.rig import (
+    OUTPUT_TOKENS,
+    PATIENT,
+    Folder,
+    Settings,
+    assert_same,
+    full_tokens,
+    over,
+    prompt,
+    settings,
+)
 from tests.e2e.served import MakeServer, Served
 
 pytestmark = pytest.mark.server
@@ -103,8 +113,7 @@ def test_what_a_dead_bucket_holds_is_computed_until_it_is_back(
     writer: Served, reader: Served, bucket: SeaweedServer
 ):
     """The bucket was killed by the test before."""
-    alone = over_bucket(bucket, deadlines=PATIENT, breaker={"failures": 2, "cooldown": 0.2})
-    reader.attach(alone)
+    reader.attach(over_bucket(bucket, deadlines=PATIENT, breaker={"failures": 2, "cooldown": 60.0}))
     with reader.unserved() as reasons:
         answers = [reader.again(writer.first_ids) for _ in range(3)]
     for answer in answers:
@@ -112,5 +121,7 @@ def test_what_a_dead_bucket_holds_is_computed_until_it_is_back(
         assert answer.cached_tokens == 0
     assert reasons.keys() == {"tier_error", "breaker_open"}
     bucket.start()
-    wait_until(lambda: reader.again(writer.first_ids).cached_tokens, "the bucket to be used again")
+    reader.attach(over_bucket(bucket, deadlines=PATIENT))
+    wanted = full_tokens(writer.first_ids, reader.page_size)
+    wait_until(lambda: reader.again(writer.first_ids).cached_tokens == wanted, "the bucket to be used again")
     reader.assert_restored(reader.again(writer.first_ids), writer.first, writer.first_ids)
