@@ -11,6 +11,7 @@ import typer
 
 from sgkv import __version__
 from sgkv.cli.doctor import doctor_app
+from sgkv.cli.inspect import inspect_app
 from sgkv.cli.keys import keys_app
 from sgkv.cli.mooncake import mooncake_app
 from sgkv.cli.node import node_app
@@ -32,6 +33,7 @@ app.add_typer(s3_app, name="s3")
 app.add_typer(mooncake_app, name="mooncake")
 app.add_typer(doctor_app, name="doctor")
 app.add_typer(keys_app, name="keys")
+app.add_typer(inspect_app, name="inspect")
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="YAML, TOML or JSON; default: $SGKV_CONFIG.")

@@ -1,0 +1,1 @@
+"""Looking into what a tier holds: `sgkv inspect`."""
