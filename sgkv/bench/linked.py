@@ -10,7 +10,7 @@ from sgkv.testing.pairs import Pair
 from sgkv.testing.restoring import restored_in_turns
 from sgkv.testing.server import SglangServer
 
-_PROMPT_TOKENS = 6000
+_PROMPT_TOKENS = 4000
 
 
 def restored_pairs(pairs: int, folder: Path) -> list[Pair]:

@@ -65,7 +65,7 @@ def _restored(effort: Effort, scratch: Scratch) -> Record:
     from sgkv.testing.pairs import Ratio
 
     try:
-        pairs = restored_pairs(effort.times(4), scratch.disk())
+        pairs = restored_pairs(effort.times(2), scratch.disk())
     except (RuntimeError, TimeoutError) as error:
         raise BenchError(str(error)) from error
     ratio = Ratio.of_first_tokens(pairs)
