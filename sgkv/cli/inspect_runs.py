@@ -78,11 +78,12 @@ def _read(name: str, key: str, config: Path | None) -> bytes:
 
 def _print(held: Sequence[Holding], foreign: int) -> None:
     table = Table(title_justify="left", show_footer=True)
-    for column in ("namespace", "chunks", "pages", "bytes", "newest", "what"):
-        footer = approximate_size(total(held)) if column == "bytes" else ""
-        table.add_column(
-            column, footer=footer, justify="left" if column in ("namespace", "what") else "right"
-        )
+    table.add_column("namespace", no_wrap=True)
+    table.add_column("chunks", justify="right")
+    table.add_column("pages", justify="right")
+    table.add_column("bytes", justify="right", footer=approximate_size(total(held)))
+    table.add_column("newest", justify="right")
+    table.add_column("what")
     for one in held:
         size = approximate_size(one.bytes)
         table.add_row(one.namespace, str(one.chunks), str(one.pages), size, _age(one.newest), _what(one))
