@@ -27,6 +27,8 @@ class MissReason(enum.Enum):
     TIER_ERROR = "tier_error"
     NODE_AWAY = "node_away"
     """The node's daemon does not answer, or refuses us; it is tried again in the background."""
+    NOT_WORTH_LOADING = "not_worth_loading"
+    """It is there, and computing it again is quicker; see `sgkv.decide`."""
     SIDE_POOL = "side_pool"
     """The KV is there, but not the state of another pool without which it cannot be used."""
     SUSPENDED = "suspended"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
+from annotated_types import Gt
 from pydantic import Field, field_validator, model_validator
 
 from sgkv.config.base import Section
@@ -61,6 +62,23 @@ class EngineConfig(Section):
     set_deadline: Positive = 5.0
 
 
+class GateConfig(Section):
+    """Whether KV that is there is loaded also where computing it again is quicker."""
+
+    mode: Literal["off", "shadow", "on"] = "off"
+    """``shadow`` decides and counts, and loads all the same."""
+    prefill_tokens_s: float = Field(20_000.0, gt=0)
+    """Tokens a second that the engine computes of a short prompt."""
+    prefill_half_length: float = Field(120_000.0, gt=0)
+    """Tokens of a prompt over which that rate is half as high."""
+    control: Duration = 0.002
+    """What a load costs whatever its size: lookups, scheduling."""
+    install: Annotated[Size, Gt(0)] | None = None
+    """Bytes a second from the store into the device; null takes no time."""
+    quantile: float = Field(0.5, gt=0, lt=1)
+    """How late a read is assumed to be: 0.5 as most are, 0.95 for a promise that few loads may break."""
+
+
 class LimitsConfig(Section):
     """What may pile up in memory beside the tiers and the write-behind queue."""
 
@@ -102,6 +120,7 @@ class Config(Section):
     )
     """Fastest first."""
     write_behind: WriteBehindConfig = WriteBehindConfig()
+    gate: GateConfig = GateConfig()
     limits: LimitsConfig = LimitsConfig()
     engine: EngineConfig = EngineConfig()
     linker: LinkerConfig = LinkerConfig()

@@ -20,6 +20,7 @@ from sgkv.keys import is_blob_key
 from sgkv.metrics import Metrics
 from sgkv.store.base import PageStore
 from sgkv.store.coded import coded
+from sgkv.store.gating import gated
 from sgkv.store.store import Store, StoreOptions
 from sgkv.store.tier import Tier
 from sgkv.store.wrapping import wrap
@@ -54,7 +55,10 @@ def open_store(
         remembered_pages=config.limits.remembered_pages,
     )
     tiers = [_tier(tier, config, metrics, shared_arena=shared_arena) for tier in resolved.tiers]
-    return Store(tiers, options, _counters(metrics))
+    if config.gate.mode == "off":
+        return Store(tiers, options, _counters(metrics))
+    tiers, gate = gated(tiers, config.gate)
+    return Store(tiers, options, _counters(metrics), gate=gate)
 
 
 def _counters(metrics: Metrics | None) -> Counters:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
 
 from sgkv.backends.base import Status
 from sgkv.backends.deadline import Deadline
+from sgkv.decide.gate import Reach
 from sgkv.keys import chunk_keys, page_keys
 from sgkv.reasons import DOWN, MissReason, reason_of
 from sgkv.store.memo import ChunkMemo
@@ -52,6 +53,8 @@ class Search:
     reason: MissReason = MissReason.ABSENT
     down: bool = False
     """The tier being asked has not answered, and is not asked again in this lookup."""
+    reaches: list[Reach] = field(default_factory=list)
+    """How far the tiers asked so far get, each with those above it."""
 
     @property
     def found(self) -> Found:
@@ -70,6 +73,7 @@ class Search:
         else:
             whole = tier.backend.capabilities.whole_chains
             yield from self._ask_remote(_whole_run if whole else _leading_run)
+        self.reaches.append(Reach(tier.name, leading(self.available)))
 
     def troubled(self, status: Status) -> None:
         """The tier being asked says why every doubt of its last answer was False."""

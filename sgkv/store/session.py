@@ -14,6 +14,7 @@ from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import BlobIdentity, Page
 from sgkv.chunk.layout import Order, PageLayout
 from sgkv.counters import Counters
+from sgkv.decide.gate import Gate, Mode
 from sgkv.identity import Namespace
 from sgkv.keys import chunk_keys, page_keys
 from sgkv.reasons import MissReason
@@ -49,6 +50,8 @@ class Machinery:
     clock: Callable[[], float]
     """Unix seconds, for expiry."""
     remembered_pages: int
+    gate: Gate | None = None
+    """None loads whatever is there."""
 
     @property
     def arena(self) -> Tier | None:
@@ -103,7 +106,21 @@ class Session(PageSession):
 
         Tiers answer within `deadline`, and none is asked once that is over or it has not answered.
         """
-        return search_each([self], span, deadline)[0].found
+        return self.worthwhile(search_each([self], span, deadline)[0])
+
+    def worthwhile(self, search: Search) -> Found:
+        """The answer of a search, no longer than what is worth loading."""
+        gate, found = self._shared.gate, search.found
+        if gate is None or not found.pages:
+            return found
+        before = search.span.start * self.layout.tokens
+        decision = gate.decide(search.reaches, self.layout.page_bytes, self.layout.tokens, before)
+        declined = found.pages - min(found.pages, decision.pages)
+        self.counters.add("gate_pages", found.pages - declined, label="decision", value="load")
+        self.counters.add("gate_pages", declined, label="decision", value="compute")
+        if gate.mode is not Mode.ON or not declined:
+            return found
+        return Found(decision.pages, MissReason.NOT_WORTH_LOADING)
 
     def contains(self, span: Span, deadline: Deadline) -> list[bool]:
         """For each page of the span, on its own, whether it can be read now."""

@@ -13,6 +13,7 @@ from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import Page
 from sgkv.chunk.layout import PageLayout
 from sgkv.counters import Counters
+from sgkv.decide.gate import Gate
 from sgkv.identity import Namespace
 from sgkv.reasons import MissReason
 from sgkv.store.base import PageSession, PageStore, StoreStats
@@ -55,8 +56,12 @@ class Store(PageStore):
         options: StoreOptions,
         counters: Counters | None = None,
         clock: Callable[[], float] = time.time,
+        gate: Gate | None = None,
     ) -> None:
-        """`clock` gives Unix seconds, by which pages expire; a cpu tier has its own."""
+        """`clock` gives Unix seconds, by which pages expire; a cpu tier has its own.
+
+        `gate` decides what of a hit is worth loading; None loads all.
+        """
         if not tiers:
             raise ValueError("a store needs at least one tier")
         if any(tier.arena is not None for tier in tiers[1:]):
@@ -65,6 +70,7 @@ class Store(PageStore):
         self.tiers = tuple(tiers)
         self._options = options
         self._clock = clock
+        self.gate = gate
         self._lock = threading.Lock()
         self._sessions: WeakSet[Session] = WeakSet()
         arena, below = tiers[0].arena, [tier for tier in tiers if tier.arena is None]
@@ -98,6 +104,7 @@ class Store(PageStore):
             self._promoter,
             self._clock,
             self._options.remembered_pages,
+            self.gate,
         )
         session = Session(shared, namespace, layout, producer)
         with self._lock:
@@ -105,7 +112,9 @@ class Store(PageStore):
         return session
 
     def lookup_each(self, sessions: Sequence[PageSession], span: Span, deadline: Deadline) -> list[Found]:
-        return [search.found for search in search_each(_own(sessions), span, deadline)]
+        own = _own(sessions)
+        searches = search_each(own, span, deadline)
+        return [session.worthwhile(search) for session, search in zip(own, searches, strict=True)]
 
     def contains_each(
         self, sessions: Sequence[PageSession], span: Span, deadline: Deadline
