@@ -60,6 +60,16 @@ def test_a_chunk_that_went_away_after_the_lookup(linkers: LinkerRig, stored: Lin
     assert not stored.load([kv(keys, PAGES)])
 
 
+def test_a_lookup_waits_no_longer_than_its_deadline(linkers: LinkerRig, keys: list[str]):
+    slow = {"simulate": {"latency": 1.0}}
+    engine = {"exists_deadline": 0.2, "get_deadline": 30, "set_deadline": 30}
+    linked = linkers.open(make.mha().device, names="disk", disk=slow, engine=engine)
+    began = time.monotonic()
+    assert linked.lookup([kv(keys)]) == []
+    assert time.monotonic() - began < 0.9
+    assert linked.counted("lookup_pages", "timeout") == 8
+
+
 def test_a_slow_tier_is_waited_for_no_longer_than_the_deadline(linkers: LinkerRig, keys: list[str]):
     slow = {"simulate": {"latency": 1.0}}
     engine = {"exists_deadline": 30, "get_deadline": 0.2, "set_deadline": 30}
