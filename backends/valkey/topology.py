@@ -122,9 +122,11 @@ def _owners(answer: Sequence[Any], said_by: str) -> list[str | None]:
     """
     owners: list[str | None] = [None] * VALKEY_CLUSTER_HASH_SLOTS
     for first, last, (host, port, *_), *_ in answer:
+        if not 0 <= first <= last < VALKEY_CLUSTER_HASH_SLOTS:
+            raise ValueError(f"slots {first} to {last}")
         owner = f"{(host or b'').decode() or said_by}:{int(port)}"
         owners[first : last + 1] = [owner] * (last + 1 - first)
-    if len(owners) != VALKEY_CLUSTER_HASH_SLOTS or not any(owners):
+    if not any(owners):
         raise ValueError("no slot is anyone's")
     return owners
 

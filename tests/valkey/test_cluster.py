@@ -155,8 +155,15 @@ def test_a_cluster_that_is_late_is_found_without_waiting_for_the_next_look(open_
 
 @pytest.mark.parametrize(
     "answer",
-    [b"*0\r\n", b":1\r\n", b"*1\r\n:5\r\n", b"*1\r\n*3\r\n:0\r\n:5\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"],
-    ids=["empty", "number", "short", "no port"],
+    [
+        b"*0\r\n",
+        b":1\r\n",
+        b"*1\r\n:5\r\n",
+        b"*1\r\n*3\r\n:0\r\n:5\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n",
+        b"*1\r\n*3\r\n:0\r\n:99999999999\r\n*2\r\n$1\r\na\r\n:1\r\n",
+        b"*1\r\n*3\r\n:-5\r\n:-1\r\n*2\r\n$1\r\na\r\n:1\r\n",
+    ],
+    ids=["empty", "number", "short", "no port", "huge", "negative"],
 )
 def test_a_map_that_makes_no_sense_is_none(open_valkey: Open, answer: bytes) -> None:
     with Script(lambda words: answer) as script:
