@@ -66,6 +66,12 @@ def cases(folder: Path) -> dict[str, Any]:
             EXTRA,
             json.dumps({"interface_v1": 0, "hicache_storage_pass_prefix_keys": False}),
         ],
+        "decode": [
+            *FLAG,
+            "--disaggregation-mode",
+            "decode",
+            "--disaggregation-decode-enable-offload-kvcache",
+        ],
         "no file": [*FLAG, EXTRA, f"@{folder}/nowhere.json"],
         "no json": [*FLAG, EXTRA, "{tenant"],
         "a list": [*FLAG, EXTRA, "[1]"],
@@ -119,6 +125,13 @@ def test_the_flag_is_enough(outcomes: dict[str, Any], name: str) -> None:
         "backend_name": "sgkv", "module_path": "sgkv.sglang.hicache", "class_name": "SgkvHiCache",
         "interface_v1": 1, "hicache_storage_pass_prefix_keys": True,
     }  # fmt: skip
+
+
+def test_a_decode_server_that_stores_gets_no_host_cache(outcomes: dict[str, Any]) -> None:
+    """SGLang refuses to start with one."""
+    became = resolved(outcomes, "decode")
+    assert became["hicache_storage_backend"] == "dynamic"
+    assert became["enable_hierarchical_cache"] is False
 
 
 def test_one_line_says_what_it_set(outcomes: dict[str, Any]) -> None:
