@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,9 @@ from sgkv.backends.mooncake.keys import native_key
 from sgkv.backends.mooncake.staging import SLOT_BYTES, Slot, Staging
 from sgkv.backends.workers import WorkerPool, spread_until
 
-_LEAST_BYTES = 1 << 20
-"""A native call's worth: less does not pay for its round trip to the master."""
+_LEAST_BYTES, _MOST_BYTES = 1 << 20, SLOT_BYTES // 2
+"""Of a native call: less does not pay for its round trip to the master, more leaves the cache before it is
+copied."""
 _MOST_RANGES = 8
 """Ranges a call: with a node that hangs, the library waits for each of them in turn."""
 
@@ -51,20 +53,22 @@ class Reader:
         self._client = client
         self._staging = staging
         self._pool = pool
+        # More transfers than cores at once end together, and then nothing is left to copy meanwhile.
+        self._threads = min(pool.threads, max(2, os.cpu_count() or 1))
 
     def get(self, items: Sequence[GetItem], deadline: Deadline) -> tuple[list[Status], set[str]]:
         """Statuses, and the keys whose node could not deliver."""
         batch = _Batch(items, deadline)
         loads = plan(items, self._share(items))
         spread_until(
-            self._pool, len(loads), lambda at: self._fetch(batch, loads[at]), self._pool.threads, deadline
+            self._pool, len(loads), lambda at: self._fetch(batch, loads[at]), self._threads, deadline
         )
         return batch.conclusion(self._client.why_not)
 
     def _share(self, items: Sequence[GetItem]) -> int:
-        """Bytes a native call: a thread's part of the batch, so that all of them copy and check at once."""
+        """Bytes a native call: so that a thread has two, and one is on its way while others are copied."""
         size = sum(len(part.buffer) for item in items for part in item.parts)
-        return min(SLOT_BYTES, max(_LEAST_BYTES, -(-size // self._pool.threads)))
+        return min(_MOST_BYTES, max(_LEAST_BYTES, -(-size // (2 * self._threads))))
 
     def _fetch(self, batch: _Batch, load: Load) -> None:
         with self._client.using() as connection:
