@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import compress
+from itertools import accumulate, compress
 
 import numpy as np
 
@@ -21,6 +23,8 @@ from sgkv.store.lookup import Found
 from sgkv.store.span import Span
 
 _SCRATCH_BYTES = 32 << 20
+_SPARE = 2
+"""Scratch memories kept: an engine reads in one thread and writes in another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,7 @@ class CellSession(PageSession):
     """Pages of a rank that are whole where all of its cells are.
 
     A cell is stored as a page of its own, in its own namespace, and all of them move in one batch. Where a
-    cell lies in one run a plane it is read and written in place; else through memory of the call, in
-    batches.
+    cell lies in one run a plane it is read and written in place; else through scratch memory, in batches.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class CellSession(PageSession):
         self.cells = cells
         self._sessions = [store.open(cell.namespace, cell.cut.layout, producer) for cell in cells]
         self.pages_per_chunk = self._sessions[0].pages_per_chunk
+        self._spare: deque[Buffer] = deque(maxlen=_SPARE)
         in_place = all(cell.cut.contiguous for cell in cells)
         self._most = None if in_place else max(self.pages_per_chunk, scratch_bytes // layout.page_bytes)
 
@@ -116,34 +120,54 @@ class CellSession(PageSession):
         return span.batches(self._most or max(1, len(span.hashes)), self.pages_per_chunk)
 
     def _get(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[MissReason | None]:
-        parts = [_targets(cell.cut, pages) for cell in self.cells]
-        found = self._store.get_each(self._sessions, span, parts, deadline)
-        reasons = [next(filter(None, each), None) for each in zip(*found, strict=True)]
-        for cell, part in zip(self.cells, parts, strict=True):
-            if not cell.cut.contiguous:
-                for page, (buffer,), reason in zip(pages, part, reasons, strict=True):
-                    if reason is None:
-                        cell.cut.scatter(buffer, page)
+        with self._targets(self.cells, pages) as parts:
+            found = self._store.get_each(self._sessions, span, parts, deadline)
+            reasons = [next(filter(None, each), None) for each in zip(*found, strict=True)]
+            for cell, part in zip(self.cells, parts, strict=True):
+                if not cell.cut.contiguous:
+                    for page, (buffer,), reason in zip(pages, part, reasons, strict=True):
+                        if reason is None:
+                            cell.cut.scatter(buffer, page)
         return reasons
 
     def _set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
-        ours = [cell.writes for cell in self.cells]
-        parts = [_targets(cell.cut, pages) for cell in compress(self.cells, ours)]
-        for cell, part in zip(compress(self.cells, ours), parts, strict=True):
-            if not cell.cut.contiguous:
-                for page, (buffer,) in zip(pages, part, strict=True):
-                    cell.cut.gather(page, buffer)
-        sessions = list(compress(self._sessions, ours))
-        return _all(self._store.set_each(sessions, span, parts, deadline))
+        ours = [cell for cell in self.cells if cell.writes]
+        sessions = list(compress(self._sessions, (cell.writes for cell in self.cells)))
+        with self._targets(ours, pages) as parts:
+            for cell, part in zip(ours, parts, strict=True):
+                if not cell.cut.contiguous:
+                    for page, (buffer,) in zip(pages, part, strict=True):
+                        cell.cut.gather(page, buffer)
+            return _all(self._store.set_each(sessions, span, parts, deadline))
+
+    @contextmanager
+    def _targets(self, cells: Sequence[Cell], pages: Sequence[Page]) -> Iterator[list[list[Page]]]:
+        """Pages of each cell: in place in those of the rank, or else in scratch memory, one buffer each.
+
+        The memory is used again, as an engine uses its pages again: no tier touches it after its call.
+        """
+        sizes = [0 if cell.cut.contiguous else cell.cut.layout.page_bytes for cell in cells]
+        scratch = self._scratch(sum(sizes) * len(pages))
+        starts = accumulate((size * len(pages) for size in sizes), initial=0)
+        try:
+            yield [
+                _pieces(scratch[start:], size, len(pages)) if size else [cell.cut.views(p) for p in pages]
+                for cell, size, start in zip(cells, sizes, starts, strict=False)
+            ]
+        finally:
+            self._spare.append(scratch)
+
+    def _scratch(self, size: int) -> Buffer:
+        """Memory of at least `size` bytes. New memory costs more than what is copied into it."""
+        with suppress(IndexError):
+            spare = self._spare.pop()
+            if len(spare) >= size:
+                return spare
+        return np.empty(size, np.uint8).data
 
 
-def _targets(cut: Cut, pages: Sequence[Page]) -> list[Page]:
-    """Pages of a cell: in place in those of the rank, or else in memory of their own, one buffer each."""
-    if cut.contiguous:
-        return [cut.views(page) for page in pages]
-    size = cut.layout.page_bytes
-    scratch: Buffer = np.empty(size * len(pages), np.uint8).data
-    return [[scratch[start : start + size]] for start in range(0, len(scratch), size)]
+def _pieces(scratch: Buffer, size: int, count: int) -> list[Page]:
+    return [[scratch[start : start + size]] for start in range(0, count * size, size)]
 
 
 def _all(flags: Sequence[Sequence[bool]]) -> list[bool]:
