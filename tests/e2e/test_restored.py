@@ -5,11 +5,12 @@ from those before it.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.restored import CrashTests, RestoredTests, serving
-from tests.e2e.rig import Folder, settings
+from tests.e2e.rig import Folder, assert_same, prompt, settings
 from tests.e2e.served import MakeServer, Served
 
 pytestmark = pytest.mark.server
@@ -106,7 +107,19 @@ class TestSlidingWindowLargePages(SlidingWindow):
 
 
 class TestTensorParallel(TensorParallel, CrashTests):
-    pass
+    @pytest.mark.parametrize("writes", ["one rank", "two ranks"])
+    def test_a_server_of_another_size_over_one_grid(
+        self, served: Served, llama: Served, tmp_path: Path, writes: str
+    ):
+        """What either stores answers the other as its own cold run does."""
+        grid = {**settings(Folder(tmp_path / "kv")), "model": {"head_group": 1}}
+        writer, reader = (llama, served) if writes == "one rank" else (served, llama)
+        ids = prompt(30 + len(writes))
+        own = reader.plain(ids)
+        writer.attach(grid)
+        assert_same(writer.cold(ids, Folder(tmp_path / "kv")), own)
+        reader.attach(grid)
+        reader.assert_restored(reader.again(ids), own, ids)
 
 
 class TestTensorParallelLargePages(TensorParallel):
