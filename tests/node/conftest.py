@@ -94,7 +94,8 @@ class Attached(AttachedStore):
     """An attached store, with what tests look at of the store behind it."""
 
     def __init__(self, node: "Node", *, shared_memory: bool, **options: object) -> None:
-        super().__init__(node.path, chunk_tokens=64, **options)
+        # The daemon is this process, which nobody must end for keeping silent.
+        super().__init__(node.path, **{"chunk_tokens": 64, "fence": 600.0, **options})
         self.node = node
         self.pool = Pool() if shared_memory else None
         if self.pool:

@@ -1,7 +1,7 @@
-"""An engine in a process of its own, for tests that kill it: attaches to the socket in argv and does as told.
+"""An engine in a process of its own, for tests that kill it: attaches to a socket and does as it is told.
 
-``hold leases`` and ``hold room`` take a batch and wait; ``traffic SEED`` stores and reads until killed, and
-ends with code 3 when it reads a wrong byte.
+``hold leases`` and ``hold room`` take a batch and wait. ``traffic SEED [FENCE]`` stores and reads until killed,
+and ends with code 3 when it reads a wrong byte; with FENCE its pages lie in memory that the daemon has, too.
 """
 
 import sys
@@ -13,6 +13,7 @@ from sgkv.backends.deadline import Deadline
 from sgkv.node import wire
 from sgkv.node.store import AttachedStore
 from sgkv.store.span import Span
+from tests.node.conftest import InSharedMemory, Pool
 from tests.node.contents import PAGES, contents, wrong_pages
 from tests.store.conftest import blank_pages, chain, joined, layout, namespace
 
@@ -42,19 +43,25 @@ def traffic(session, seed: int) -> None:
     say_so()
     for turn in count(seed):
         hashes = chain(PAGES, turn % 8)
-        session.set(Span(hashes), contents(turn % 8), Deadline(5))
+        session.set(Span(hashes), contents(turn % 8), Deadline(0.5))
         into = blank_pages(PAGES)
-        reasons = session.get(Span(hashes), into, Deadline(5))
+        reasons = session.get(Span(hashes), into, Deadline(0.5))
         if wrong_pages(turn % 8, reasons, joined(into)):
             sys.exit(WRONG)
 
 
 def main() -> None:
-    session = AttachedStore(Path(sys.argv[1]), chunk_tokens=64).open(namespace(), layout())
-    if sys.argv[2] == "hold":
-        hold(session, sys.argv[3])
+    path, what, which, *fence = sys.argv[1:]
+    store = AttachedStore(Path(path), chunk_tokens=64, fence=float(fence[0]) if fence else 600.0)
+    session = store.open(namespace(), layout())
+    if what == "hold":
+        hold(session, which)
+    elif fence:
+        pool = Pool(PAGES)
+        store.register_memory(pool.view, pool.descriptor)
+        traffic(InSharedMemory(session, pool), int(which))
     else:
-        traffic(session, int(sys.argv[3]))
+        traffic(session, int(which))
 
 
 if __name__ == "__main__":

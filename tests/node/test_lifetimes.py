@@ -3,6 +3,7 @@
 import os
 import random
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -27,9 +28,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def engine(node, *what: str):
+def engine(path: Path, *what: str):
     """An engine in a process of its own, once it holds what it should."""
-    command = [sys.executable, "-m", "tests.node.driver", str(node.path), *what]
+    command = [sys.executable, "-m", "tests.node.driver", str(path), *what]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "holding\n"
@@ -48,18 +49,22 @@ def test_what_a_killed_engine_held_is_back_within_a_second(node_rig, what):
         node.store.flush(10)
         node_rig.stores[0].close()
     before = node.store.stats().tiers["cpu"].used_bytes
-    with engine(node, "hold", what) as process:
+    with engine(node.path, "hold", what) as process:
         assert node.leases == PAGES
         process.kill()
         node.wait_idle(1.0)
     assert node.store.stats().tiers["cpu"].used_bytes == before
 
 
-def test_engines_killed_in_the_middle_of_put_and_get_leak_nothing_and_break_nothing(node_rig):
+@pytest.mark.parametrize("fence", [(), ("600",)], ids=["copied", "shared memory"])
+def test_engines_killed_in_the_middle_of_put_and_get_leak_nothing_and_break_nothing(node_rig, fence):
     node = node_rig.node(cpu_bytes=1 << 20)
     source = random.Random(1)
-    for seed in range(4):
-        with engine(node, "traffic", str(seed)) as one, engine(node, "traffic", str(seed + 3)) as two:
+    for seed in range(3):
+        with (
+            engine(node.path, "traffic", str(seed), *fence) as one,
+            engine(node.path, "traffic", str(seed + 3), *fence) as two,
+        ):
             time.sleep(source.uniform(0.05, 0.3))  # an arbitrary moment of their traffic
             one.kill()
             two.kill()
@@ -175,6 +180,18 @@ def test_a_daemon_that_hangs_with_lent_pages_is_ended_before_they_are_used_again
     os.close(handle)
     assert store.counters.get("node_fenced") == 1
     store.close()
+
+
+def test_an_engine_that_slept_past_its_deadline_blames_nobody(daemon):
+    """The answer is there when it wakes up, or the daemon is about to give it."""
+    with engine(daemon.socket, "traffic", "0", "0.2") as process:
+        for _ in range(4):
+            process.send_signal(signal.SIGSTOP)
+            threading.Event().wait(0.8)  # longer than a deadline and its fence
+            process.send_signal(signal.SIGCONT)
+            threading.Event().wait(0.1)
+        assert daemon.tree.alive
+        assert process.poll() is None, "it has read no wrong byte"
 
 
 def test_sigterm_writes_what_is_queued_and_leaves_no_trace(daemon, attached, tmp_path):

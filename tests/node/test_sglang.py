@@ -200,11 +200,13 @@ class TestTwoServers:
         _, two = servers
         ids = prompt(1)
         expected = again(two, ids)
+        wait_until(lambda: not daemon.status()["write_behind_bytes"], "everything to be on disk", 30)
+        stored = daemon.status()["tiers"]["disk"]["blobs"]
         daemon.kill()
         without = again(two, ids)
         assert without.cached_tokens == 0
         assert_same(without, expected)
         daemon.start()
         wait_until(lambda: "is back" in two.log_text(), "the engine to attach again", 10)
-        wait_until(lambda: daemon.status()["tiers"]["disk"]["blobs"] > 0, "the files to be found", 10)
+        wait_until(lambda: daemon.status()["tiers"]["disk"]["blobs"] >= stored, "the files to be found", 30)
         assert_restored(again(two, ids), expected, ids)
