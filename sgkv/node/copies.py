@@ -1,7 +1,7 @@
-"""Pages that only the engine has: copied by it, to and from the daemon's arena.
+"""Batches in pieces over one connection: what is asked, what is copied, and when.
 
-Two requests are ahead of the answers, so that the daemon prepares the next piece, from a disk perhaps, while
-this side copies one.
+Two requests are ahead of the answers, so that the daemon has the next piece to work on, from a disk perhaps,
+while this side copies one.
 """
 
 from __future__ import annotations
@@ -21,75 +21,78 @@ _AHEAD = 2
 
 @dataclass(slots=True)
 class Batch:
-    """Pages on their way, in pieces, over one lane. Raises what `Lane` does."""
+    """One call's pieces on their way. Raises what `Lane` does."""
 
     lane: Lane
-    arena: Buffer
-    pages: Sequence[Page]
+    pieces: Iterable[range]
     until: float
     _unheard: deque[Callable[[], None]] = field(init=False, default_factory=deque)
     """What hears each answer that is to come, in the order of the requests."""
 
-    def write(
+    def run(
         self,
-        pieces: Iterable[range],
-        reserve: Callable[[range], wire.Reserve],
-        publish: Callable[[], wire.Publish],
-        stored: Callable[[range, wire.Flags], None],
+        request: Callable[[range], wire.Message],
+        answered: Callable[[range], None],
+        ahead: int = _AHEAD,
     ) -> None:
-        """Store every piece; `stored` is told what became of each, in order."""
-        left = iter(pieces)
+        """Send a request a piece, `ahead` of them before the first answer; `answered` hears each, in order."""
+        left = iter(self.pieces)
 
         def ask() -> None:
             piece = next(left, None)
             if piece is not None:
-                self.lane.post(reserve(piece), self.until)
-                self._unheard.append(lambda: fill(piece))
+                self.lane.post(request(piece), self.until)
+                self._unheard.append(lambda: hear(piece))
 
-        def fill(piece: range) -> None:
-            rooms = self.lane.hear(wire.Rooms, self.until)
-            self._copy(piece, rooms.places, into_arena=True)
-            self.lane.post(publish(), self.until)
-            self._unheard.append(lambda: stored(piece, self.lane.hear(wire.Flags, self.until)))
+        def hear(piece: range) -> None:
+            answered(piece)
             ask()
 
-        self._run(ask)
-
-    def read(
-        self,
-        pieces: Iterable[range],
-        borrow: Callable[[range], wire.Borrow],
-        lent: Callable[[range, wire.Lent], None],
-    ) -> None:
-        """Read every piece; `lent` is told what became of each, in order, once it is copied."""
-        left = iter(pieces)
-
-        def ask() -> None:
-            piece = next(left, None)
-            if piece is not None:
-                self.lane.post(borrow(piece), self.until)
-                self._unheard.append(lambda: take(piece))
-
-        def take(piece: range) -> None:
-            answer = self.lane.hear(wire.Lent, self.until)
-            self._copy(piece, answer.places, into_arena=False)
-            self.lane.tell(wire.Return(), self.until)
-            lent(piece, answer)
-            ask()
-
-        self._run(ask)
-
-    def _run(self, ask: Callable[[], None]) -> None:
-        for _ in range(_AHEAD):
+        for _ in range(ahead):
             ask()
         while self._unheard:
             self._unheard.popleft()()
 
-    def _copy(self, piece: range, packed: bytes, *, into_arena: bool) -> None:
-        places = wire.unpacked_places(packed)
-        for place, page in zip(places, self.pages[piece.start : piece.stop], strict=True):
-            if place >= 0:
-                _move(self.arena, place, page, into_arena=into_arena)
+    def write(
+        self,
+        arena: Buffer,
+        pages: Sequence[Page],
+        reserve: Callable[[range], wire.Reserve],
+        publish: Callable[[], wire.Publish],
+        stored: Callable[[range, wire.Flags], None],
+    ) -> None:
+        """Copy pages into the daemon's arena; `stored` is told what became of each piece, in order."""
+
+        def fill(piece: range) -> None:
+            rooms = self.lane.hear(wire.Rooms, self.until)
+            _copy(arena, rooms.places, pages[piece.start : piece.stop], into_arena=True)
+            self.lane.post(publish(), self.until)
+            self._unheard.append(lambda: stored(piece, self.lane.hear(wire.Flags, self.until)))
+
+        self.run(reserve, fill)
+
+    def read(
+        self,
+        arena: Buffer,
+        pages: Sequence[Page],
+        borrow: Callable[[range], wire.Borrow],
+        lent: Callable[[range, wire.Lent], None],
+    ) -> None:
+        """Copy pages out of the daemon's arena; `lent` is told what became of each piece, in order."""
+
+        def take(piece: range) -> None:
+            answer = self.lane.hear(wire.Lent, self.until)
+            _copy(arena, answer.places, pages[piece.start : piece.stop], into_arena=False)
+            self.lane.tell(wire.Return(), self.until)
+            lent(piece, answer)
+
+        self.run(borrow, take)
+
+
+def _copy(arena: Buffer, packed: bytes, pages: Sequence[Page], *, into_arena: bool) -> None:
+    for place, page in zip(wire.unpacked_places(packed), pages, strict=True):
+        if place >= 0:
+            _move(arena, place, page, into_arena=into_arena)
 
 
 def _move(arena: Buffer, place: int, page: Page, *, into_arena: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from sgkv.backends.cpu import Lease
@@ -82,14 +82,18 @@ class AttachedSession(PageSession):
         reasons: list[MissReason | None] = []
 
         def ask(lane: Lane, until: float) -> None:
+            batch = self._batch(lane, span, until)
             if lane.fenced and self._are_shared(pages):
                 lane.share(self._regions, until)
-                for piece in self._pieces(span):
-                    request = self._fill(lane, span, pages, piece, until)
-                    reasons.extend(self._outcome(self._lend(lane, request, until), len(piece)))
+                batch.run(
+                    lambda piece: wire.Fill(*self._asked(lane, span, until, piece), _packed(pages, piece)),
+                    lambda piece: reasons.extend(self._outcome(self._filled(lane, until), len(piece))),
+                    ahead=1,  # whatever ends this call, no other request may be writing into its pages
+                )
             else:
-                self._batch(lane, pages, until).read(
-                    self._pieces(span),
+                batch.read(
+                    self._link.memory(lane).view,
+                    pages,
                     lambda piece: wire.Borrow(*self._asked(lane, span, until, piece)),
                     lambda piece, lent: reasons.extend(self._outcome(lent, len(piece))),
                 )
@@ -104,14 +108,17 @@ class AttachedSession(PageSession):
         done: list[bool] = []
 
         def ask(lane: Lane, until: float) -> None:
+            batch = self._batch(lane, span, until)
             if self._are_shared(pages):
                 lane.share(self._regions, until)
-                for piece in self._pieces(span):
-                    request = self._keep(lane, span, pages, piece, until)
-                    done.extend(_flags(lane.ask(request, wire.Flags, until), len(piece)))
+                batch.run(
+                    lambda piece: wire.Keep(*self._asked(lane, span, until, piece), _packed(pages, piece)),
+                    lambda piece: done.extend(_flags(lane.hear(wire.Flags, until), len(piece))),
+                )
             else:
-                self._batch(lane, pages, until).write(
-                    self._pieces(span),
+                batch.write(
+                    self._link.memory(lane).view,
+                    pages,
                     lambda piece: wire.Reserve(*self._asked(lane, span, until, piece)),
                     lambda: wire.Publish(answer_by(until)),
                     lambda piece, flags: done.extend(_flags(flags, len(piece))),
@@ -155,26 +162,17 @@ class AttachedSession(PageSession):
         part = span if piece is None else span.part(piece.start, piece.stop)
         return lane.number(self, until), answer_by(until), *wire.packed_span(part)
 
-    def _pieces(self, span: Span) -> Iterator[range]:
-        """The pages of a span in batches of about `_PIECE` bytes that end where chunks do."""
-        return span.batches(max(1, _PIECE // self.layout.page_bytes), self.pages_per_chunk)
-
-    def _batch(self, lane: Lane, pages: Sequence[Page], until: float) -> Batch:
+    def _batch(self, lane: Lane, span: Span, until: float) -> Batch:
+        """The pages of a span in pieces of about `_PIECE` bytes that end where chunks do."""
         lane.number(self, until)  # now: nothing may be asked while answers are to come
-        return Batch(lane, self._link.memory(lane).view, pages, until)
+        most = max(1, _PIECE // self.layout.page_bytes)
+        return Batch(lane, span.batches(most, self.pages_per_chunk), until)
 
-    def _fill(self, lane: Lane, span: Span, pages: Sequence[Page], piece: range, until: float) -> wire.Fill:
-        return wire.Fill(*self._asked(lane, span, until, piece), _packed(pages[piece.start : piece.stop]))
-
-    def _keep(self, lane: Lane, span: Span, pages: Sequence[Page], piece: range, until: float) -> wire.Keep:
-        return wire.Keep(*self._asked(lane, span, until, piece), _packed(pages[piece.start : piece.stop]))
-
-    def _lend(self, lane: Lane, request: wire.Fill, until: float) -> wire.Outcome:
-        """Let the daemon write into our pages, and wait until it has let go of them, whatever it takes.
+    def _filled(self, lane: Lane, until: float) -> wire.Outcome:
+        """Wait until the daemon has let go of the pages that it was lent, whatever it takes.
 
         One that ends the connection has: it does so after its last write, or by its own end.
         """
-        lane.post(request, until)
         try:
             return lane.hear(wire.Outcome, until)
         except ClosedError:
@@ -218,5 +216,7 @@ def _flags(answer: wire.Flags, count: int) -> list[bool]:
     return [flag == 1 for flag in answer.flags]
 
 
-def _packed(pages: Sequence[Page]) -> bytes:
-    return wire.packed_pairs([(address_of(buffer), len(buffer)) for page in pages for buffer in page])
+def _packed(pages: Sequence[Page], piece: range) -> bytes:
+    """Where the engine has the buffers of these pages."""
+    buffers = (buffer for page in pages[piece.start : piece.stop] for buffer in page)
+    return wire.packed_pairs([(address_of(buffer), len(buffer)) for buffer in buffers])

@@ -1,7 +1,7 @@
 """An engine in a process of its own, for tests that kill it: attaches to a socket and does as it is told.
 
-``hold leases`` and ``hold room`` take a batch and wait. ``traffic SEED [FENCE]`` stores and reads until killed,
-and ends with code 3 when it reads a wrong byte; with FENCE its pages lie in memory that the daemon has, too.
+``hold leases`` and ``hold room`` take a batch and wait. ``traffic SEED [FENCE]`` stores and reads until it is
+killed, and ends with code 3 when it reads a wrong byte; with FENCE its pages lie in memory that is shared.
 """
 
 import sys
