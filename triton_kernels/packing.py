@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from sgkv.triton_kernels import reference
+from sgkv.triton_kernels import host
 from sgkv.triton_kernels.geometry import ChunkGeometry
 from sgkv.triton_kernels.pool import PagedPool
 from sgkv.triton_kernels.transfer import Transfer
@@ -32,7 +32,7 @@ def pack(
     """
     transfer = Transfer.checked(pool, slots, chunk, chunk_geometry(pool, page_size), layers)
     if pool.device.type == "cpu":
-        reference.pack(transfer)
+        host.pack(transfer)
     else:
         from sgkv.triton_kernels import copying
 
@@ -55,7 +55,7 @@ def unpack(
     """
     transfer = Transfer.checked(pool, slots, chunk, chunk_geometry(pool, page_size), layers)
     if pool.device.type == "cpu":
-        reference.unpack(transfer)
+        host.unpack(transfer)
     else:
         from sgkv.triton_kernels import copying
 

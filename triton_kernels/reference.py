@@ -1,4 +1,4 @@
-"""Pack and unpack in plain torch: what the kernels must equal bit for bit, and what runs on a CPU."""
+"""Pack and unpack in plain torch: what the kernels, and what runs on a CPU, must equal bit for bit."""
 
 from __future__ import annotations
 

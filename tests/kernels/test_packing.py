@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from sgkv.chunk.convert import convert_page
 from sgkv.chunk.layout import Order, PageLayout
+from sgkv.triton_kernels import reference
 from sgkv.triton_kernels.packing import chunk_geometry, pack, unpack
 from sgkv.triton_kernels.pool import PagedPool
+from sgkv.triton_kernels.transfer import Transfer
 from tests.kernels.pools import Shape, contents, same
 
 SHAPE = Shape(tokens=10, page_size=4, layers=3, heads=2, dims=(16, 8))
@@ -36,18 +38,33 @@ def test_a_page_is_what_the_store_calls_layer_order() -> None:
     assert chunk.numpy().tobytes() == convert_page(memoryview(by_token), stored, wanted)
 
 
-@given(
-    st.builds(
-        Shape,
-        tokens=st.integers(0, 70),
-        page_size=st.integers(1, 256),
-        layers=st.integers(1, 4),
-        heads=st.integers(1, 3),
-        dims=st.sampled_from([(8,), (8, 8), (24, 16), (3, 5)]),
-        dtype=st.sampled_from([torch.bfloat16, torch.float32, torch.uint8]),
-        gap=st.integers(0, 5),
-    )
+SHAPES = st.builds(
+    Shape,
+    tokens=st.integers(0, 70),
+    page_size=st.integers(1, 256),
+    layers=st.integers(1, 4),
+    heads=st.integers(1, 3),
+    dims=st.sampled_from([(8,), (8, 8), (24, 16), (3, 5)]),
+    dtype=st.sampled_from([torch.bfloat16, torch.float32, torch.uint8]),
+    gap=st.integers(0, 5),
 )
+
+
+@given(SHAPES)
+def test_it_equals_the_reference(shape: Shape) -> None:
+    pool, slots = shape.pool(1), shape.some_slots(2)
+    chunk, wanted = shape.chunk(pool, fill=7), shape.chunk(pool, fill=7)
+    geometry = chunk_geometry(pool, shape.page_size)
+    pack(pool, slots, chunk, page_size=shape.page_size)
+    reference.pack(Transfer.checked(pool, slots, wanted, geometry, None))
+    assert torch.equal(chunk, wanted)
+    target, expected, here = shape.pool(3), shape.pool(3), shape.some_slots(4)
+    unpack(target, here, chunk, page_size=shape.page_size)
+    reference.unpack(Transfer.checked(expected, here, chunk, geometry, None))
+    assert same(contents(target), contents(expected))
+
+
+@given(SHAPES)
 def test_what_was_packed_comes_back_elsewhere(shape: Shape) -> None:
     source, target = shape.pool(1), shape.pool(2)
     there, here = shape.some_slots(3), shape.some_slots(4)
