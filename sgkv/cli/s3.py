@@ -75,7 +75,7 @@ def _bucket(config: Path | None, name: str | None) -> ResolvedS3:
     from sgkv.config import ConfigError, ResolvedS3, load, resolve
 
     try:
-        tiers = resolve(load(file=config).config).tiers
+        tiers = resolve(load(file=config).config.embedded).tiers
     except ConfigError as error:
         raise typer.Exit(complain(error)) from error
     buckets = [tier for tier in tiers if isinstance(tier, ResolvedS3) and name in (None, tier.tier.name)]

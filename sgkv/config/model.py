@@ -129,6 +129,11 @@ class Config(Section):
     keys: KeysConfig | None = None
     """For tiers that encrypt."""
 
+    @property
+    def embedded(self) -> Config:
+        """The same with its own tiers: what the node's daemon makes of it, and tools that look into tiers."""
+        return self.model_copy(update={"mode": "embedded"})
+
     @field_validator("chunk_tokens")
     @classmethod
     def _power_of_two(cls, tokens: int) -> int:

@@ -35,7 +35,7 @@ class Batch:
         answered: Callable[[range], None],
         ahead: int = _AHEAD,
     ) -> None:
-        """Send a request a piece, `ahead` of them before the first answer; `answered` hears each, in order."""
+        """Send a request a piece, `ahead` before the first answer; `answered` hears each answer, in order."""
         left = iter(self.pieces)
 
         def ask() -> None:

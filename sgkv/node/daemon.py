@@ -28,7 +28,7 @@ _RELOADED = frozenset({"token", "tenants", "users", "namespace_quota", "connecti
 
 def daemon_config(file: Path | None) -> ResolvedConfig:
     """The configuration of a daemon, which may lie in the same file as its engines'. Raises ConfigError."""
-    return resolve(load(file=file).config.model_copy(update={"mode": "embedded"}))
+    return resolve(load(file=file).config.embedded)
 
 
 def serve(resolved: ResolvedConfig, reload: Callable[[], Config], ready: Callable[[str], None]) -> None:

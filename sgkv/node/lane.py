@@ -17,7 +17,7 @@ from sgkv.backends.base import Buffer
 from sgkv.node import wire
 from sgkv.node.access import peer_of
 from sgkv.node.framing import Channel
-from sgkv.node.memory import map_file
+from sgkv.node.memory import map_file, populate_later
 from sgkv.node.wire import WireError
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Memory:
         with self._lock:
             if self._view is None:
                 self._view = map_file(self._descriptor, self._size)
+                populate_later(self._view)
             return self._view
 
     def close(self) -> None:

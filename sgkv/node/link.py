@@ -152,11 +152,16 @@ class Link:
         if str(error) not in self._said:
             self._said.add(str(error))
             logger.warning("sgkv: the daemon at %s refuses: %s", self._path, error)
-        if lane is None:
-            self._leave()  # it may be told otherwise and reload
-        else:
+        if lane is not None:
             self._give_back(lane)
+        elif not self._has_others():
+            self._leave()  # it may be told otherwise, and reload
         return MissReason.NODE_AWAY
+
+    def _has_others(self) -> bool:
+        """Whether connections beside the one that was refused are open: then there are only too many."""
+        with self._lock:
+            return bool(self._idle) or self._busy > 1
 
     def _silent(self, lane: Lane | None) -> MissReason:
         """No answer in time. Twice in a row is more than one slow call."""

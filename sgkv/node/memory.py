@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,11 +27,15 @@ def map_file(descriptor: int, size: int) -> Buffer:
     return memoryview(mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED))
 
 
-def populate(view: Buffer) -> None:
+def populate_later(view: Buffer) -> None:
     """Enter all of a mapping into this process's page tables, which first touches would do one by one.
 
-    Where the kernel cannot, they do.
+    In the background; where the kernel cannot, first touches do.
     """
+    threading.Thread(target=_populate, args=(view,), name="sgkv-node-populate", daemon=True).start()
+
+
+def _populate(view: Buffer) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.madvise(
         ctypes.c_void_p(address_of(view)), ctypes.c_size_t(len(view)), ctypes.c_int(_MADV_POPULATE_WRITE)

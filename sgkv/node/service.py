@@ -13,7 +13,7 @@ from sgkv.backends.cpu import CpuBackend
 from sgkv.chunk.layout import PageLayout
 from sgkv.identity import Namespace
 from sgkv.node.access import Access, DeniedError
-from sgkv.node.memory import Region, map_region, populate
+from sgkv.node.memory import Region, map_region, populate_later
 from sgkv.node.quotas import Quotas
 from sgkv.node.turns import Turns
 from sgkv.store.session import Session
@@ -83,9 +83,7 @@ class Service:
             if mapped is None:
                 mapped = _Mapped(map_region(descriptor, address, size, trusted=trusted).view)
                 self._files[key] = mapped
-                threading.Thread(
-                    target=populate, args=(mapped.view,), name="sgkv-node-populate", daemon=True
-                ).start()
+                populate_later(mapped.view)
         return Region(address, mapped.view), mapped
 
     def has_room(self, session: Session, span: Span) -> bool:

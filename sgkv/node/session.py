@@ -25,6 +25,8 @@ from sgkv.store.span import Span
 
 _PIECE = 32 << 20
 """Bytes of one message's pages: enough that what is said costs nothing beside what is moved."""
+_FILLED_PIECE = 64 << 20
+"""The same where the next request waits for the answer."""
 _CLEAR_SECONDS = 10.0
 _PIN_SECONDS = 5.0
 
@@ -82,16 +84,15 @@ class AttachedSession(PageSession):
         reasons: list[MissReason | None] = []
 
         def ask(lane: Lane, until: float) -> None:
-            batch = self._batch(lane, span, until)
             if lane.fenced and self._are_shared(pages):
                 lane.share(self._regions, until)
-                batch.run(
+                self._batch(lane, span, until, _FILLED_PIECE).run(
                     lambda piece: wire.Fill(*self._asked(lane, span, until, piece), _packed(pages, piece)),
                     lambda piece: reasons.extend(self._outcome(self._filled(lane, until), len(piece))),
                     ahead=1,  # whatever ends this call, no other request may be writing into its pages
                 )
             else:
-                batch.read(
+                self._batch(lane, span, until).read(
                     self._link.memory(lane).view,
                     pages,
                     lambda piece: wire.Borrow(*self._asked(lane, span, until, piece)),
@@ -162,10 +163,10 @@ class AttachedSession(PageSession):
         part = span if piece is None else span.part(piece.start, piece.stop)
         return lane.number(self, until), answer_by(until), *wire.packed_span(part)
 
-    def _batch(self, lane: Lane, span: Span, until: float) -> Batch:
-        """The pages of a span in pieces of about `_PIECE` bytes that end where chunks do."""
+    def _batch(self, lane: Lane, span: Span, until: float, size: int = _PIECE) -> Batch:
+        """The pages of a span in pieces of about `size` bytes that end where chunks do."""
         lane.number(self, until)  # now: nothing may be asked while answers are to come
-        most = max(1, _PIECE // self.layout.page_bytes)
+        most = max(1, size // self.layout.page_bytes)
         return Batch(lane, span.batches(most, self.pages_per_chunk), until)
 
     def _filled(self, lane: Lane, until: float) -> wire.Outcome:

@@ -54,7 +54,7 @@ class TierName:
 
 def find_tier(named: TierName, config: Path | None) -> Reachable:
     """The tier called so, with its numbers for this machine. Raises TierError and ConfigError."""
-    resolved = resolve(load(file=named.file or config).config)
+    resolved = resolve(load(file=named.file or config).config.embedded)
     names = [tier.tier.name for tier in resolved.tiers]
     if named.name not in names:
         raise TierError(f"there is no tier {named.name!r}; the configuration has {', '.join(names)}")
@@ -69,7 +69,7 @@ def find_tier(named: TierName, config: Path | None) -> Reachable:
 
 def default_tiers(config: Path | None) -> tuple[str, str]:
     """Nearest and farthest tier below memory. Raises TierError where there are no two, and ConfigError."""
-    below = _below_memory(resolve(load(file=config).config))
+    below = _below_memory(resolve(load(file=config).config.embedded))
     if len(below) < 2:
         raise TierError("the configuration has no two tiers below memory: name them with --from and --to")
     return below[0].tier.name, below[-1].tier.name

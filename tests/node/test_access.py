@@ -129,3 +129,14 @@ def test_the_daemons_own_memory_cannot_be_shrunk_by_an_engine(node_rig):
     node = node_rig.node(cpu_bytes=MIB)
     with pytest.raises(PermissionError):
         os.ftruncate(node.service.descriptor, 4096)
+
+
+def test_connections_beyond_the_limit_are_refused_and_the_others_go_on(node_rig):
+    node = node_rig.node(rules=Rules(connections=1))
+    first, late = (node_rig.attach(node, retry=0.05).open(namespace(), layout()) for _ in range(2))
+    assert put(first, chain(2), random_pages(2)) == [True] * 2
+    assert read(late, chain(2))[0] == [MissReason.NODE_AWAY] * 2
+    assert read(first, chain(2))[0] == [None] * 2
+    node_rig.stores[0].close()
+    node_rig.wait(lambda: not node_rig.stores[1].away)
+    assert read(late, chain(2))[0] == [None] * 2
