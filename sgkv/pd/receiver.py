@@ -98,5 +98,5 @@ class Receiver:
         finally:
             with self._lock:
                 del self._senders[wire]
-            wire.close()
             self._limit.release()
+            wire.close()  # only now: a sender that waits for it may be the next to connect

@@ -24,6 +24,7 @@ _STRAIGHT = 128 << 10
 """Bytes from which registered memory is worth a message of its own; less is copied next to its neighbours."""
 _FIRST_WRITES = 4
 _CLOSE_SECONDS = 5.0
+_LAST_VERDICTS_SECONDS = 1.0
 
 
 class Sender:
@@ -41,6 +42,8 @@ class Sender:
         self._engine = engine
         self._wire = Wire(socket.create_connection(address, timeout=connect_seconds))
         self._closed = False
+        self._lost = False
+        """Whether the connection or a write failed: a write may then be under way that nobody waits for."""
         try:
             self._there = self._introduce(token, deadline)
             count = len(self._there.places)
@@ -81,22 +84,23 @@ class Sender:
         flights = [self._launch(item, deadline) for item in items]
         wait(flights, deadline.remaining())
         if any(flight.running() for flight in flights):
-            self._break("an answer did not come in time")
+            self._window.break_off("an answer did not come in time")
         return [flight.result() if flight.done() else LATE for flight in flights]
 
     def close(self) -> None:
-        """Waits for a write under way, for some seconds. Idempotent."""
+        """Waits for a write under way, for some seconds, and says goodbye if it ended well. Idempotent."""
         with self._saying:
             if self._closed:
                 return
             self._closed = True
-        ended = self._writer.close(0.0 if self._window.broken else _CLOSE_SECONDS)
-        quiet = ended and not self._window.broken
-        if quiet:
+        self._window.break_off("closed")
+        ended = self._writer.close(0.0 if self._lost else _CLOSE_SECONDS)
+        if quiet := ended and not self._lost:
             with suppress(OSError), self._saying:
                 self._wire.say(Bye(), None)
-        self._break("closed")
-        self._hearing.join(_CLOSE_SECONDS)
+            self._hearing.join(_LAST_VERDICTS_SECONDS)  # the receiver hangs up when it has heard it
+        self._lose("closed")
+        self._hearing.join()
         self._wire.close()
         self._staging.release(quiet=quiet)
 
@@ -160,12 +164,12 @@ class Sender:
         self, flight: Flight, place: int, item: PutItem, runs: Sequence[Run], deadline: Deadline
     ) -> None:
         """In the writing thread."""
-        if deadline.over or not flight.set_running_or_notify_cancel():
+        if deadline.over or self._window.broken or not flight.set_running_or_notify_cancel():
             self._end(flight, place, LATE)
             return
         if not self._engine.write(self._there.session, runs, self._there.places[place]):
             # Bytes that are under way may still arrive, and late: the place is not ours to use again.
-            self._break("the write failed")
+            self._lose("the write failed")
             flight.set_result(Outcome(False, self._window.broken))
         elif deadline.over:
             self._end(flight, place, LATE)
@@ -179,7 +183,7 @@ class Sender:
             with self._saying:
                 self._wire.say(landed, None)
         except OSError as error:
-            self._break(str(error))
+            self._lose(str(error))
 
     def _end(self, flight: Flight, place: int, outcome: Outcome) -> None:
         """Of a chunk that was not announced."""
@@ -195,8 +199,9 @@ class Sender:
                 ):
                     raise ProtocolError("a verdict was due")
         except OSError as error:
-            self._break(str(error))
+            self._lose(str(error))
 
-    def _break(self, reason: str) -> None:
+    def _lose(self, reason: str) -> None:
+        self._lost = True
         self._window.break_off(reason)
         self._wire.hang_up()

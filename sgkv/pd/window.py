@@ -61,11 +61,11 @@ class Window:
         flight.set_result(Outcome(False, self._broken))
 
     def settle(self, place: int, outcome: Outcome) -> bool:
-        """False where no verdict on this place was due."""
+        """False where no verdict on this place was due; once broken, nobody waits for any."""
         with self._changed:
             flight = self._flights.pop(place, None)
         if flight is None:
-            return False
+            return bool(self._broken)
         self.give_back(place)
         flight.set_result(outcome)
         return True

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from threading import Event
 
 import pytest
 
@@ -192,6 +193,24 @@ def test_a_chunk_cancelled_while_it_is_written_is_not_taken(receiver: Receiver, 
         assert send(sender, 2).taken
     assert list(taken) == [key_of(2)]
     assert receiver.retired == 0
+
+
+def test_a_sender_that_gave_up_waiting_leaves_its_places_behind(engine: Engine):
+    go_on = Event()
+
+    def take(_key: str, _blob: memoryview) -> bool:
+        return go_on.wait(SECONDS)
+
+    with closing(Receiver(engine, take, slot_bytes=SLOT, slots=1, senders=1)) as receiver:
+        with closing(Sender(engine, receiver.address)) as sender:
+            begin = time.monotonic()
+            assert not sender.send(key_of(1), chunk(1), Deadline(0.2)).taken
+            assert time.monotonic() - begin < 1.0
+            go_on.set()
+            assert send(sender, 2) == Outcome(False, "an answer did not come in time")
+        with closing(Sender(engine, receiver.address)) as sender:
+            assert send(sender, 2).taken
+        assert receiver.retired == 0
 
 
 @pytest.mark.parametrize("blow", [signal.SIGSTOP, signal.SIGKILL])
