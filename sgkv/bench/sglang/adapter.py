@@ -30,14 +30,18 @@ class Adapter(Contender):
         capacity: int = 0,
         folder: Path | None = None,
         tier: Mapping[str, object] | None = None,
+        head_group: int | None = None,
     ) -> None:
-        """Over `tier` as a configuration has it, a disk tier in `folder`, or `capacity` bytes of memory."""
+        """Over `tier` as a configuration has it, a disk tier in `folder`, or `capacity` bytes of memory.
+
+        In cells of `head_group` kv heads, where that is given.
+        """
         self._pages = pages
         self._folder = folder
         if tier is None:
             disk = {"type": "disk", "path": str(folder), "capacity": "90%"}
             tier = disk if folder is not None else {"type": "cpu", "capacity": capacity}
-        self.backend = SgkvHiCache(storage_config(_configuration(tier)))
+        self.backend = SgkvHiCache(storage_config(_configuration(tier, head_group)))
         self.backend.register_mem_pool_host(pages.pool)
         arena = self.backend.store.tiers[0].arena
         if arena is not None and not arena.wait_prefaulted(_PREFAULT_SECONDS):
@@ -89,11 +93,11 @@ def storage_config(extra: dict[str, object]) -> Any:
     )
 
 
-def _configuration(tier: Mapping[str, object]) -> dict[str, object]:
+def _configuration(tier: Mapping[str, object], head_group: int | None) -> dict[str, object]:
     deadlines = {"contains": _PATIENCE, "get": _PATIENCE, "put": _PATIENCE}
     calls = {"exists_deadline": _PATIENCE, "get_deadline": _PATIENCE, "set_deadline": _PATIENCE}
     return {
-        "model": {"weights": "bench"},
+        "model": {"weights": "bench", "head_group": head_group},
         "tiers": [{**tier, "deadlines": deadlines}],
         "engine": calls,
     }

@@ -56,6 +56,7 @@ def measure(effort: Effort, scratch: Scratch) -> Iterator[Record]:
         on_disk = _disk_contest(shape, effort, scratch.disk())
         yield from _throughput(f"{size}_cpu", "cpu", _cpu_contest(shape, effort), on_disk)
         yield from _throughput(f"{size}_disk", "disk", on_disk, on_disk)
+    yield from _in_cells("8MiB", effort)
     yield from _fixed_costs(effort, scratch)
 
 
@@ -73,6 +74,31 @@ def _throughput(case: str, tier: str, contest: Contest, with_peer: Contest) -> I
             cpu_ratio_to_raw=ours.cpu_over(plain),
             ratio_to_peer=speed / peer_speed,
             bars=_BARS[f"{call}_{tier}"],
+        )
+
+
+def _in_cells(size: str, effort: Effort) -> Iterator[Record]:
+    """A cell for each kv head, beside the same tier without cells: strided copies, and smaller blobs."""
+    from sgkv.bench.sglang.adapter import Adapter
+    from sgkv.bench.sglang.pool import SHAPES, HostPages
+
+    host = HostPages(SHAPES[size], effort.of(SMALL_BATCH))
+    contest = Contest(Payload(host.pages()))
+    capacity = contest.payload.size + _SLACK
+    with (
+        Adapter(host, capacity=capacity, head_group=1) as cells,
+        Adapter(host, capacity=capacity) as whole,
+    ):
+        contest.run([{_OURS: cells}, {_RAW: whole}], effort.times(3))
+    for call, operation in _CALLS.items():
+        ours, plain = contest.series(_OURS, operation), contest.series(_RAW, operation)
+        yield Record(
+            "hicache",
+            f"{call}_{size}_cells",
+            contest.payload.size / ours.wall / 1e9,
+            "GB/s",
+            ratio_to_raw=ours.speed_over(plain),
+            cpu_ratio_to_raw=ours.cpu_over(plain),
         )
 
 
