@@ -13,12 +13,14 @@ import ssl
 from collections.abc import Sequence
 
 from sgkv.backends.base import Buffer
-from sgkv.backends.buffers import after
+from sgkv.backends.buffers import after, cut_tail
 from sgkv.backends.deadline import Deadline, landing
 from sgkv.backends.remote.endings import Abandoned, Silent, Unreachable
 
 _IOV_MAX = 1024
 _SKIP_PIECE = 65_536
+_LUMP, _LUMP_SECONDS = 256 << 10, 0.05
+"""Bytes of a large answer worth waking a thread for, where every segment would otherwise; for how long."""
 _READ, _WRITE = select.POLLIN, select.POLLOUT
 
 
@@ -32,6 +34,7 @@ class Stream:
         self._secure = isinstance(sock, ssl.SSLSocket)
         self._timeout = read_timeout
         self._poll = select.poll()
+        self._lump = 1
         self._early = b""
         """Bytes that came along with what was asked for, and belong to what follows."""
 
@@ -65,6 +68,16 @@ class Stream:
 
     def fill(self, buffers: Sequence[Buffer], deadline: Deadline | None) -> None:
         """The next bytes into `buffers`, each piece inside a landing."""
+        much, rest = cut_tail(buffers, _LUMP)
+        if self._secure or sum(map(len, much)) < _LUMP:
+            self._fill(buffers, deadline)
+            return
+        self._wake_at(_LUMP)
+        self._fill(much, deadline)
+        self._wake_at(1)  # what follows the rest may be less than a lump, or nothing
+        self._fill(rest, deadline)
+
+    def _fill(self, buffers: Sequence[Buffer], deadline: Deadline | None) -> None:
         left = [buffer for buffer in buffers if len(buffer)]
         if self._early and left:
             left = self._land_early(left, deadline)
@@ -73,7 +86,9 @@ class Stream:
                 if not admitted:
                     raise Abandoned
                 filled = self._try_receive_into(left)
-            if filled is None:
+            if filled is None and self._lump > 1:
+                self._wait_for_lump(deadline)
+            elif filled is None:
                 self._wait(_READ, deadline)
             elif filled:
                 left = after(left, filled)
@@ -116,6 +131,20 @@ class Stream:
             return None
         except OSError as error:
             raise Unreachable(f"sending: {error}") from error
+
+    def _wake_at(self, size: int) -> None:
+        """Have waits end when so many bytes are there, or the end of the stream."""
+        if size != self._lump:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+            self._lump = size
+
+    def _wait_for_lump(self, deadline: Deadline | None) -> None:
+        """Where none comes soon, be content with less: how long silence may last is not changed by this."""
+        left = None if deadline is None else deadline.remaining()
+        self._poll.register(self._sock, _READ)
+        limit = _LUMP_SECONDS if left is None else min(_LUMP_SECONDS, left)
+        if not self._poll.poll(math.ceil(limit * 1000)):
+            self._wake_at(1)
 
     def _land_early(self, left: list[Buffer], deadline: Deadline | None) -> list[Buffer]:
         view = memoryview(self._early)

@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sgkv.backends.base import GetItem, Part, Status
+from sgkv.backends.deadline import Deadline
 from sgkv.backends.s3 import S3Backend
 from sgkv.testing.s3.double import S3Double, options_for
+from sgkv.testing.s3.mischief import Trouble
 from tests.backends.blobs import blob, get, key_of, put
 from tests.s3.conftest import Open
 
 _SECONDS = 10.0
 _ABSENT = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 _TAKEN = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-_DRIP = b"..."
+_DRIP = b"<drips>"
 """In an answer: from here on a byte now and then, for as long as anybody listens."""
 _ALONE = {"attempts": 1, "list_seconds": None, "absent_seconds": 0.0, "present_seconds": 0.0}
 
@@ -115,7 +117,7 @@ def test_a_write_that_was_not_taken_whole_is_no_success(script: list[Script], op
     ids=["head", "get", "put", "delete"],
 )
 @pytest.mark.parametrize(
-    "answer", [b"HTTP/1.1 200 ...", b"HTTP/1.1 500 -\r\nContent-Length: 9999\r\n\r\n..."]
+    "answer", [b"HTTP/1.1 200 <drips>", b"HTTP/1.1 500 -\r\nContent-Length: 9999\r\n\r\n<drips>"]
 )
 def test_a_server_that_drips_holds_no_thread_for_long(
     script: list[Script], open_s3: Open, ask: Callable[[S3Backend], object], answer: bytes
@@ -130,12 +132,64 @@ def test_a_server_that_drips_holds_no_thread_for_long(
 def test_a_write_is_done_when_the_server_says_so_however_long_it_goes_on(
     script: list[Script], open_s3: Open
 ) -> None:
-    taken = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n..."
+    taken = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n<drips>"
     backend = backend_of(script, open_s3, HEAD=_ABSENT, PUT=taken, DELETE=taken)
     assert put(backend, key_of(1), b"bytes") is Status.OK
     backend.delete([key_of(1)])
     assert not [name for name in backend.stats().counters if name.startswith("errors")]
     assert script[0].connections == 2  # the first still dripped when the second was needed
+
+
+_MIB = 1 << 20
+
+
+def fetched(backend: S3Backend, size: int) -> tuple[Status, bytearray]:
+    into = bytearray(size)
+    (status,) = backend.get([GetItem(key_of(1), [Part(0, memoryview(into))])])
+    return status, into
+
+
+@pytest.mark.parametrize("odd", [-1, 0, 4097])
+@pytest.mark.parametrize("quarters", [1, 17])
+def test_large_answers_come_whole_whatever_their_size(
+    script: list[Script], open_s3: Open, quarters: int, odd: int
+) -> None:
+    """In one go or in many, and with the connection good for the next."""
+    data = blob(quarters * _MIB // 4 + odd)
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+    backend = backend_of(script, open_s3, GET=head + data)
+    assert fetched(backend, len(data)) == (Status.OK, data)
+    assert fetched(backend, len(data)) == (Status.OK, data)
+    assert script[0].connections == 1
+
+
+def test_a_large_answer_that_stops_is_silence(script: list[Script], open_s3: Open) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {4 * _MIB}\r\n\r\n".encode()
+    backend = backend_of(script, open_s3, GET=head + bytes(2 * _MIB + 5))
+    assert fetched(backend, 4 * _MIB)[0] in (Status.ERROR, Status.TIMEOUT)
+    assert backend.stats().counters["errors_silent"] == 1
+
+
+def test_a_large_answer_that_trickles_is_not_silence(script: list[Script], open_s3: Open) -> None:
+    """Never as much at a time as is waited for, and never nothing for as long as a read may be silent."""
+    data = bytes(_MIB) + b"x" * 60  # as a server drips
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+    backend = backend_of(script, open_s3, GET=head + bytes(_MIB) + _DRIP)
+    into = bytearray(len(data))
+    item = GetItem(key_of(1), [Part(0, memoryview(into))])
+    assert backend.get([item], Deadline(_SECONDS)) == [Status.OK]
+    assert into == data
+
+
+def test_a_large_answer_that_breaks_off_is_an_error_at_once(
+    double: S3Double, open_s3: Open, prefix: str
+) -> None:
+    backend = open_s3(double.options(prefix=prefix, **{**_ALONE, "read_timeout": 60.0}))
+    assert put(backend, key_of(1), bytes(4 * _MIB)) is Status.OK
+    double.mischief.choose = lambda method, path: Trouble(half=True) if method == "GET" else None
+    began = time.monotonic()
+    assert fetched(backend, 4 * _MIB)[0] is Status.ERROR
+    assert time.monotonic() - began < _SECONDS
 
 
 @pytest.mark.parametrize("plane", ["thin", "boto3"])
