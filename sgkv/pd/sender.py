@@ -22,6 +22,8 @@ from sgkv.pd.wire import VERSION, Bye, Hello, Landed, ProtocolError, Refused, Ve
 
 _STRAIGHT = 128 << 10
 """Bytes from which registered memory is worth a message of its own; less is copied next to its neighbours."""
+_WRITERS = 2
+"""One writes while the other looks whether it is done, or says so; more only contend on TCP."""
 _FIRST_WRITES = 4
 _CLOSE_SECONDS = 5.0
 _LAST_VERDICTS_SECONDS = 1.0
@@ -30,7 +32,7 @@ _LAST_VERDICTS_SECONDS = 1.0
 class Sender:
     """A connection to one receiver; any number of threads may send.
 
-    Chunks are written one after the other, while the receiver verifies those before. A sender that lost its
+    Chunks are written a few at a time, while the receiver verifies those before. A sender that lost its
     receiver, or that got no answer about a chunk in time, is broken and says so at once: make another one.
     """
 
@@ -53,7 +55,7 @@ class Sender:
             raise
         self._window = Window(count)
         self._saying = threading.Lock()
-        self._writer = WorkerPool(1, "sgkv-pd-write", backlog=count)
+        self._writer = WorkerPool(_WRITERS, "sgkv-pd-write", backlog=count)
         self._hearing = threading.Thread(target=self._hear, name="sgkv-pd-verdicts", daemon=True)
         try:
             self._first_write(deadline)
@@ -163,7 +165,7 @@ class Sender:
     def _fly(
         self, flight: Flight, place: int, item: PutItem, runs: Sequence[Run], deadline: Deadline
     ) -> None:
-        """In the writing thread."""
+        """In a writing thread."""
         if deadline.over or self._window.broken or not flight.set_running_or_notify_cancel():
             self._end(flight, place, LATE)
             return
