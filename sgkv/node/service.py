@@ -20,6 +20,10 @@ from sgkv.store.session import Session
 from sgkv.store.span import Span
 from sgkv.store.store import Store
 
+_MOST_PLANES = 4096
+_STAT_BLOCK = 512
+"""Unit of `st_blocks` (stat(3type))."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -63,6 +67,10 @@ class Service:
                 f"the engine's chunks are of {namespace.chunk_tokens} tokens, the daemon's of "
                 f"{self.store.chunk_tokens}: give both the same chunk_tokens"
             )
+        if layout.page_bytes > len(self.arena.memory) or len(layout.rows) > _MOST_PLANES:
+            raise DeniedError(
+                f"a page of {layout.page_bytes} bytes in {len(layout.rows)} planes is too large"
+            )
         key = (namespace.digest, layout, producer)
         with self._lock:
             session = self._sessions.get(key)
@@ -83,7 +91,8 @@ class Service:
             if mapped is None:
                 mapped = _Mapped(map_region(descriptor, address, size, trusted=trusted).view)
                 self._files[key] = mapped
-                populate_later(mapped.view)
+                if file.st_blocks * _STAT_BLOCK >= size:  # else it would be we who give it its memory
+                    populate_later(mapped.view)
         return Region(address, mapped.view), mapped
 
     def has_room(self, session: Session, span: Span) -> bool:

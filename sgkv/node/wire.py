@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import chain
+from typing import Annotated
 
 import msgspec
 
@@ -27,6 +28,9 @@ _HASH = 32
 _PLACE = "q"
 
 
+_Line = Annotated[str, msgspec.Meta(max_length=512)]
+
+
 class WireError(Exception):
     """What arrived is not what this protocol allows here."""
 
@@ -39,8 +43,8 @@ class Hello(Message):
     """First of every connection."""
 
     version: int
-    token: str
-    software: str
+    token: _Line
+    software: _Line
     """For people: what attaches."""
 
 
@@ -66,7 +70,7 @@ class Open(Message):
 
     namespace: Namespace
     layout: PageLayout
-    producer: str
+    producer: _Line
 
 
 class Opened(Message):

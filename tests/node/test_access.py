@@ -6,6 +6,7 @@ import os
 import pytest
 
 from sgkv.backends.deadline import Deadline
+from sgkv.chunk.layout import Order, PageLayout
 from sgkv.node import server
 from sgkv.node.access import Access, DeniedError, Grant, Peer, Tenant
 from sgkv.node.memory import map_region
@@ -140,3 +141,10 @@ def test_connections_beyond_the_limit_are_refused_and_the_others_go_on(node_rig)
     node_rig.stores[0].close()
     node_rig.wait(lambda: not node_rig.stores[1].away)
     assert read(late, chain(2))[0] == [None] * 2
+
+
+def test_pages_that_no_memory_could_hold_are_refused(node_rig):
+    session = node_rig.attach(node_rig.node(cpu_bytes=MIB)).open(
+        namespace(), PageLayout(Order.OPAQUE, "float32", 1, 1, 1, (2 * MIB,))
+    )
+    assert session.lookup(Span(chain(1)), Deadline(5)).reason is MissReason.NODE_AWAY

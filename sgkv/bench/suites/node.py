@@ -16,7 +16,7 @@ from sgkv.bench.records import Bar, Record
 from sgkv.bench.scratch import Scratch
 from sgkv.bench.timing import interleave
 from sgkv.config import load, resolve
-from sgkv.store.base import PageSession
+from sgkv.store.base import PageSession, PageStore
 from sgkv.store.build import open_store
 from sgkv.store.span import Span
 from sgkv.testing.node import NodeProcess
@@ -114,34 +114,41 @@ def _record(case: str, contest: Contest, operation: str, bar: Bar) -> Record:
 
 
 def _engine_cpu(effort: Effort, scratch: Scratch) -> Record:
-    """What storing costs the engine's process, all the way to disk, attached and embedded."""
+    """What storing costs the engine's process, all the way to disk, attached and embedded.
+
+    One after the other: threads of an embedded store go on after its call.
+    """
     size = MIB
-    count = effort.of(_TOTAL // size, least=_PAGES_A_CHUNK)
     folder = scratch.disk()
-    tiers = [_cpu(2 * _TOTAL), _disk(folder / "embedded")]
-    embedded = open_store(
-        resolve(load({"tiers": tiers, "write_behind": {"tail_delay": 0}}, environ={}).config)
-    )
-    with (
-        closing(SharedMemory(count * size)) as pool,
-        closing(embedded),
-        _daemon(folder / "node", [_cpu(2 * _TOTAL), _disk(folder / "attached")]) as daemon,
-        closing(attach(daemon.socket)) as attached,
-    ):
-        attached.register_memory(pool.view, pool.descriptor)
+    with closing(SharedMemory(effort.of(_TOTAL // size, least=_PAGES_A_CHUNK) * size)) as pool:
         contest = Contest(Payload(pool.pages(size)))
-        ours = Stored(open_session(attached, size), contest.payload, flushed=attached)
-        plain = Stored(open_session(embedded, size), contest.payload, flushed=embedded)
-        contest.run([{_OURS: ours}, {_RAW: plain}], effort.times(1))
-    ours_cpu, plain_cpu = contest.series(_OURS, "put"), contest.series(_RAW, "put")
+        with (
+            _daemon(folder / "node", [_cpu(2 * _TOTAL), _disk(folder / "attached")]) as daemon,
+            closing(attach(daemon.socket)) as attached,
+        ):
+            attached.register_memory(pool.view, pool.descriptor)
+            _store_all(contest, _OURS, attached, size, effort)
+        with closing(_embedded([_cpu(2 * _TOTAL), _disk(folder / "embedded")])) as embedded:
+            _store_all(contest, _RAW, embedded, size, effort)
+    ours, plain = contest.series(_OURS, "put"), contest.series(_RAW, "put")
     return Record(
         "node",
         "engine_cpu_per_gb",
-        ours_cpu.cpu / contest.payload.size * 1e9 * 1e3,
+        ours.cpu / contest.payload.size * 1e9 * 1e3,
         "ms CPU/GB",
-        cpu_ratio_to_raw=ours_cpu.cpu_over(plain_cpu),
+        cpu_ratio_to_raw=ours.cpu_over(plain),
         bars=(_CPU_BAR,),
     )
+
+
+def _store_all(contest: Contest, name: str, store: PageStore, size: int, effort: Effort) -> None:
+    """Rounds of one contender, each until everything is on disk."""
+    contest.run([{name: Stored(open_session(store, size), contest.payload, flushed=store)}], effort.times(1))
+
+
+def _embedded(tiers: Sequence[Mapping[str, object]]) -> PageStore:
+    settings = {"tiers": list(tiers), "write_behind": {"tail_delay": 0}}
+    return open_store(resolve(load(settings, environ={}).config))
 
 
 def _disk_to_engine(effort: Effort, scratch: Scratch) -> Record:
