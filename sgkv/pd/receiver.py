@@ -86,8 +86,13 @@ class Receiver:
         with self._lock:
             if self._closing.is_set():
                 return False
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system has none to give
+                _log.warning("a sender is not served: %s", error)
+                self._limit.release()
+                return False
             self._senders[wire] = thread
-            thread.start()
         return True
 
     def _serve(self, wire: Wire) -> None:

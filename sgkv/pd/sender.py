@@ -139,14 +139,14 @@ class Sender:
             return flight
         place = None if deadline.over else self._window.take(deadline)
         if place is None:
-            flight.set_result(Outcome(False, self._window.broken) if self._window.broken else LATE)
+            flight.set_result(self._why_not())
             return flight
         if not prepared(item):
             self._end(flight, place, Outcome(False, "it could not be prepared"))
             return flight
         runs = self._line_up(item, place)
         if self._writer.submit(lambda: self._fly(flight, place, item, runs, deadline)) is None:
-            self._end(flight, place, Outcome(False, self._window.broken or "closed"))
+            self._end(flight, place, self._why_not())
         return flight
 
     def _line_up(self, item: PutItem, place: int) -> list[Run]:
@@ -167,12 +167,12 @@ class Sender:
     ) -> None:
         """In a writing thread."""
         if deadline.over or self._window.broken or not flight.set_running_or_notify_cancel():
-            self._end(flight, place, LATE)
+            self._end(flight, place, self._why_not())
             return
         if not self._engine.write(self._there.session, runs, self._there.places[place]):
             # Bytes that are under way may still arrive, and late: the place is not ours to use again.
             self._lose("the write failed")
-            flight.set_result(Outcome(False, self._window.broken))
+            flight.set_result(self._why_not())
         elif deadline.over:
             self._end(flight, place, LATE)
         else:
@@ -186,6 +186,10 @@ class Sender:
                 self._wire.say(landed, None)
         except OSError as error:
             self._lose(str(error))
+
+    def _why_not(self) -> Outcome:
+        """What becomes of a chunk that is not sent."""
+        return Outcome(False, self._window.broken) if self._window.broken else LATE
 
     def _end(self, flight: Flight, place: int, outcome: Outcome) -> None:
         """Of a chunk that was not announced."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import suppress
 
 import msgspec
 
@@ -78,7 +79,8 @@ class Wire:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # the other side has gone already: who says or hears next will learn it
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._unread = bytearray()
 
     def say(self, message: Message, deadline: Deadline | None) -> None:
@@ -106,10 +108,8 @@ class Wire:
 
     def hang_up(self) -> None:
         """Wake whoever says or hears; they get an OSError. Idempotent, from any thread."""
-        try:
+        with suppress(OSError):  # it is down already
             self._connection.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # it is down already
 
     def close(self) -> None:
         self._connection.close()
