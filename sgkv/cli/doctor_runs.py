@@ -9,7 +9,7 @@ import typer
 
 from sgkv.cli.config import USAGE, complain
 from sgkv.config import ConfigError, ResolvedConfig, load, resolve
-from sgkv.doctor import disks, host, installation, misses, remote, settings, sglang_flags
+from sgkv.doctor import disks, host, installation, misses, node, remote, settings, sglang_flags
 from sgkv.doctor.finding import Finding
 from sgkv.doctor.report import tell
 from sgkv.doctor.sglang_arguments import ServerError, SglangArguments, fetch
@@ -41,6 +41,7 @@ def _machine(resolved: ResolvedConfig, ranks: int, *, offline: bool) -> Iterator
     yield from disks.examine(resolved)
     if not offline:
         yield from remote.examine(resolved)
+        yield from node.examine(resolved)
 
 
 def _server(url: str, key: str | None) -> Iterator[Finding]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,12 @@ import typer
 from sgkv.cli.config import USAGE, complain
 from sgkv.config import ConfigError
 from sgkv.config.units import approximate_size
-from sgkv.node import wire
 from sgkv.node.daemon import daemon_config
 from sgkv.node.daemon import serve as serve_node
-from sgkv.node.lane import Lane, RefusedError
+from sgkv.node.lane import RefusedError
+from sgkv.node.look import status_of
 from sgkv.node.rules import shown
-
-_ANSWER_SECONDS = 5.0
+from sgkv.node.wire import WireError
 
 
 def run_daemon(config: Path | None) -> int:
@@ -51,25 +48,15 @@ def print_status(config: Path | None, *, as_json: bool) -> int:
     except ConfigError as error:
         return complain(error)
     try:
-        raw = _ask(resolved.socket, shown(resolved.config.node.token) or "")
+        _, facts = status_of(resolved.socket, shown(resolved.config.node.token) or "")
     except RefusedError as error:
         typer.echo(f"{resolved.socket}: the daemon refuses: {error}", err=True)
         return 1
-    except (wire.WireError, OSError) as error:
+    except (WireError, OSError) as error:
         typer.echo(f"{resolved.socket}: no daemon answers: {error}", err=True)
         return 1
-    typer.echo(raw.decode() if as_json else "\n".join(_lines(json.loads(raw))))
+    typer.echo(json.dumps(facts) if as_json else "\n".join(_lines(facts)))
     return 0
-
-
-def _ask(socket: Path, token: str) -> bytes:
-    until = time.monotonic() + _ANSWER_SECONDS
-    lane = Lane(socket, token, until)
-    try:
-        return lane.ask(wire.Status(), wire.Report, until).json
-    finally:
-        lane.close()
-        os.close(lane.descriptor)
 
 
 def _lines(facts: Mapping[str, Any]) -> Iterator[str]:

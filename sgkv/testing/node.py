@@ -6,14 +6,12 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sgkv.node.lane import Lane
-from sgkv.node.wire import Report, Status
+from sgkv.node.look import status_of
 from sgkv.testing.process import ProcessTree
 from sgkv.testing.waiting import wait_until
 
@@ -60,13 +58,7 @@ class NodeProcess:
 
     def status(self) -> Any:
         """What `sgkv node status --json` says."""
-        until = time.monotonic() + _STOP_SECONDS
-        lane = Lane(self.socket, "", until)
-        try:
-            return json.loads(lane.ask(Status(), Report, until).json)
-        finally:
-            lane.close()
-            os.close(lane.descriptor)
+        return status_of(self.socket)[1]
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)

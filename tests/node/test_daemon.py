@@ -46,6 +46,18 @@ def test_without_a_daemon_the_status_says_so(tmp_path):
     assert "no daemon answers" in shown.stderr
 
 
+def test_the_doctor_looks_at_the_daemon_of_engines_that_attach(daemon, tmp_path):
+    def said(**settings) -> str:
+        file = tmp_path / "engine.json"
+        file.write_text(json.dumps({"mode": "attach", "tiers": SETTINGS["tiers"], **settings}))
+        return runner.invoke(app, ["doctor", "--config", str(file)]).stdout
+
+    there = {"socket": str(daemon.socket)}
+    assert f"process {daemon.pid} answers" in said(node=there, chunk_tokens=64)
+    assert "chunks of the daemon are of 64 tokens" in said(node=there)
+    assert "no daemon answers" in said(node={"socket": str(tmp_path / "nobody.sock")})
+
+
 def test_a_reload_changes_tenants_and_says_what_waits_for_a_restart(daemon):
     store = AttachedStore(daemon.socket, chunk_tokens=64, retry=0.1)
     session = store.open(namespace(), layout())
