@@ -20,7 +20,8 @@ def measure(effort: Effort, scratch: Scratch) -> Iterator[Record]:
     """Cases ``ttft_dead_bucket``, where connections are refused, and ``ttft_silent_bucket``, where they hang.
 
     Each is the time to the first token of unseen prompts, with memory, disk and such a bucket below
-    SGLang, in multiples of SGLang's own without storage. Raises BenchError without SGLang.
+    SGLang, in multiples of SGLang's own without storage; the ratio of CPU times is of both servers'.
+    Raises BenchError without SGLang.
     """
     require_sglang()
     try:
@@ -45,5 +46,7 @@ def _measured(prompts: int, scratch: Scratch) -> Iterator[Record]:
 
 
 def _record(case: str, pairs: list[Pair]) -> Record:
-    ratio = Ratio.of_first_tokens(pairs)
-    return Record("s3", case, ratio.mean, "times", error=ratio.error, bars=(_BAR,))
+    ratio, processors = Ratio.of_first_tokens(pairs), Ratio.of_processor_time(pairs)
+    return Record(
+        "s3", case, ratio.mean, "times", ratio.error, cpu_ratio_to_raw=processors.mean, bars=(_BAR,)
+    )

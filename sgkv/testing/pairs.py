@@ -50,6 +50,10 @@ class Ratio(NamedTuple):
     def of_first_tokens(cls, pairs: Sequence[Pair]) -> Ratio:
         return cls.of([pair.ours.cost.ttft_s for pair in pairs], [pair.plain.cost.ttft_s for pair in pairs])
 
+    @classmethod
+    def of_processor_time(cls, pairs: Sequence[Pair]) -> Ratio:
+        return cls.of([pair.ours.cost.cpu_s for pair in pairs], [pair.plain.cost.cpu_s for pair in pairs])
+
     def within(self, bar: float) -> bool | None:
         """Whether it is at most `bar`; None where it is above by less than twice its error."""
         if self.mean <= bar:
