@@ -51,9 +51,11 @@ class Memory:
 
     @property
     def view(self) -> Buffer:
-        """Raises OSError or ValueError where it cannot be mapped."""
+        """Raises OSError where it cannot be mapped, WireError once it was closed."""
         with self._lock:
             if self._view is None:
+                if self._descriptor < 0:  # which mmap would take for memory of our own
+                    raise WireError("the daemon was replaced")
                 self._view = map_file(self._descriptor, self._size)
                 populate_later(self._view)
             return self._view

@@ -84,7 +84,7 @@ class Link:
             return self._refused(lane, error)
         except TimeoutError:
             return self._silent(lane)
-        except (WireError, OSError, ValueError) as error:
+        except (WireError, OSError) as error:
             return self._lost(lane, error)
         except BaseException:
             if lane is not None:

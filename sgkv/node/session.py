@@ -28,6 +28,7 @@ _PIECE = 32 << 20
 _FILLED_PIECE = 64 << 20
 """The same where the next request waits for the answer."""
 _CLEAR_SECONDS = 10.0
+_REASONS = frozenset(reason.value for reason in MissReason)
 _PIN_SECONDS = 5.0
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ class AttachedSession(PageSession):
         answer = self._call(ask, deadline)
         if isinstance(answer, MissReason):
             return Found(0, answer)
-        return Found(answer.pages, MissReason(answer.reason) if answer.reason else None)
+        return Found(answer.pages, _reason(answer.reason) if answer.reason else None)
 
     def contains(self, span: Span, deadline: Deadline) -> list[bool]:
         def ask(lane: Lane, until: float) -> list[bool]:
@@ -205,10 +206,15 @@ class AttachedSession(PageSession):
         reasons: list[MissReason | None] = [None] * count
         for reason, pages in outcome.missed.items():
             for page in pages:
-                reasons[page] = MissReason(reason)
+                reasons[page] = _reason(reason)
         for tier, served in outcome.served.items():
             self._counters.hits(tier, served, self.layout.page_bytes)
         return reasons
+
+
+def _reason(name: str) -> MissReason:
+    """A newer daemon may know more reasons."""
+    return MissReason(name) if name in _REASONS else MissReason.TIER_ERROR
 
 
 def _flags(answer: wire.Flags, count: int) -> list[bool]:

@@ -1,6 +1,7 @@
 """The daemon as a command: its file, its signals, its status, and what it will not do."""
 
 import json
+import os
 import signal
 
 import pytest
@@ -9,7 +10,9 @@ from typer.testing import CliRunner
 from sgkv.cli.app import app
 from sgkv.config import ConfigError, load, resolve
 from sgkv.node.daemon import daemon_config
+from sgkv.node.lane import Memory
 from sgkv.node.store import AttachedStore
+from sgkv.node.wire import Welcome, WireError
 from sgkv.store.build import build_store
 from sgkv.testing.node import NodeProcess
 from sgkv.testing.waiting import wait_until
@@ -103,3 +106,11 @@ def test_one_file_is_for_the_daemon_and_its_engines(tmp_path, monkeypatch):
 def test_a_socket_whose_name_is_too_long_is_refused():
     with pytest.raises(ConfigError, match=r"node\.socket"):
         resolve(load({"node": {"socket": "/" + 120 * "x"}}, environ={}).config)
+
+
+def test_memory_that_was_let_go_is_not_mistaken_for_memory_of_our_own():
+    """To mmap, a descriptor of -1 is a wish for new memory, full of zeros."""
+    memory = Memory(Welcome("gone", 4096, 64), os.memfd_create("arena"))
+    memory.close()
+    with pytest.raises(WireError):
+        _ = memory.view
