@@ -14,15 +14,15 @@ from threading import Event
 
 import pytest
 
-from sgkv.backends.base import PutItem
+from sgkv.backends.base import BlobInfo, PutItem
 from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.mooncake.runs import Run
 from sgkv.chunk.header import header_size
-from sgkv.pd import Engine, Outcome, Receiver, Sender, taking_into
+from sgkv.pd import Engine, Outcome, Receiver, Sender, push, taking_into
 from sgkv.pd.wire import Hello, Refused, Wire
 from sgkv.testing.waiting import wait_until
-from tests.backends.blobs import get, key_of
+from tests.backends.blobs import get, key_of, put
 from tests.mooncake.channel_peer import PAGE, SECONDS, SLOT, chunk
 
 Peer = Callable[..., subprocess.Popen[str]]
@@ -96,6 +96,21 @@ def test_what_arrives_is_found_in_a_tier(engine: Engine, peer: Peer):
         assert [line(process) for _ in range(3)] == ["True"] * 3
         for number in range(3):
             assert get(backend, key_of(number), len(chunk(number))) == bytes(chunk(number))
+
+
+def test_what_a_tier_holds_is_pushed_and_what_it_lost_is_not(
+    engine: Engine, receiver: Receiver, taken: dict[str, bytes]
+):
+    with closing(CpuBackend(32 * SLOT, prefault=False)) as source:
+        for number in range(20):
+            assert put(source, key_of(number), bytes(chunk(number))).ok
+        blobs = [BlobInfo(key_of(number), len(chunk(number)), 0.0) for number in range(20)]
+        source.delete([key_of(11)])
+        with closing(Sender(engine, receiver.address)) as sender:
+            outcomes = push(source, blobs, sender, Deadline(SECONDS))
+    assert outcomes[11] == Outcome(False, "it cannot be read: absent")
+    assert outcomes[:11] + outcomes[12:] == [Outcome(True)] * 19
+    assert taken == {key_of(number): bytes(chunk(number)) for number in range(20) if number != 11}
 
 
 def test_a_tier_without_room_says_that_it_kept_nothing(engine: Engine):
