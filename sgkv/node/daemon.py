@@ -11,7 +11,7 @@ from pathlib import Path
 from sgkv.config import Config, ConfigError, ResolvedConfig, load, resolve
 from sgkv.metrics import Metrics, process_metrics
 from sgkv.node.rules import rules_of
-from sgkv.node.server import NodeServer
+from sgkv.node.server import NodeServer, claimed
 from sgkv.node.service import Service
 from sgkv.node.turns import Turns
 from sgkv.store.build import open_store
@@ -40,7 +40,7 @@ def serve(resolved: ResolvedConfig, reload: Callable[[], Config], ready: Callabl
     # Before any thread is made: they all inherit that these signals wait for us.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
-        with _running(resolved) as running:
+        with claimed(resolved.socket), _running(resolved) as running:
             ready(str(resolved.socket))
             _obey(*running, resolved.config, reload)
     finally:

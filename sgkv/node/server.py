@@ -8,7 +8,8 @@ import os
 import socket
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sgkv.boundary import contained
@@ -35,15 +36,13 @@ class NodeServer:
         self._lock = threading.Lock()
         self._open: dict[Conversation, threading.Thread] = {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        self._claim: int | None = None
+        self._listening = False
         self._stopping = threading.Event()
         self._acceptor = threading.Thread(target=self._accept, name="sgkv-node-accept", daemon=True)
         self.started = time.time()
 
     def start(self) -> None:
-        """Take the path and listen. Raises OSError, saying what is wrong with it."""
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._claim = _claimed(self._path)
+        """Listen on the path, which is `claimed`. Raises OSError, saying what is wrong with it."""
         self._path.unlink(missing_ok=True)  # of a daemon that was killed: the claim says that it is gone
         mode = 0o666 if self._service.rules.access.users else 0o600
         before = os.umask(0o777 & ~mode)
@@ -52,6 +51,7 @@ class NodeServer:
         finally:
             os.umask(before)
         self._socket.listen(_BACKLOG)
+        self._listening = True
         self._acceptor.start()
 
     @property
@@ -70,7 +70,7 @@ class NodeServer:
         with suppress(OSError):  # it never listened
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        if self._claim is not None:
+        if self._listening:
             self._path.unlink(missing_ok=True)
         ends = time.monotonic() + timeout
         with self._lock:
@@ -79,9 +79,6 @@ class NodeServer:
             conversation.hang_up()
         for thread in threads.values():
             thread.join(max(0.0, ends - time.monotonic()))
-        if self._claim is not None:
-            os.close(self._claim)
-            self._claim = None
 
     def _accept(self) -> None:
         while not self._service.leaving:
@@ -124,14 +121,25 @@ class NodeServer:
             del self._open[conversation]
 
 
-def _claimed(path: Path) -> int:
-    """A lock that says whose the path is: it goes with its process, which the socket's file does not."""
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """While inside, the path is ours: by a lock, which goes with its process as the socket's file does not.
+
+    Raises OSError where another daemon has it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     claim = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(claim, path)
+        yield
+    finally:
+        os.close(claim)
+
+
+def _lock(claim: int, path: Path) -> None:
     try:
         fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        os.close(claim)
         raise OSError(
             error.errno, f"another daemon serves {path}: stop it, or name another socket"
         ) from error
-    return claim
