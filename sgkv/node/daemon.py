@@ -15,6 +15,7 @@ from sgkv.node.server import NodeServer, claimed
 from sgkv.node.service import Service
 from sgkv.node.turns import Turns
 from sgkv.store.build import open_store
+from sgkv.store.store import Store
 
 logger = logging.getLogger("sgkv")
 
@@ -48,7 +49,7 @@ def serve(resolved: ResolvedConfig, reload: Callable[[], Config], ready: Callabl
 
 
 @contextmanager
-def _running(resolved: ResolvedConfig) -> Iterator[tuple[Service, Metrics]]:
+def _running(resolved: ResolvedConfig) -> Iterator[tuple[NodeServer, Store, Metrics]]:
     node = resolved.config.node
     metrics = process_metrics()
     store = open_store(resolved, metrics, shared_arena=True)
@@ -59,7 +60,7 @@ def _running(resolved: ResolvedConfig) -> Iterator[tuple[Service, Metrics]]:
             server.start()
             if node.metrics_port is not None:
                 _export(node.metrics_port)
-            yield service, metrics
+            yield server, store, metrics
         finally:
             server.stop(_LAST_CALLS)
     finally:
@@ -72,27 +73,29 @@ def _export(port: int) -> None:
     start_http_server(port, addr="127.0.0.1")
 
 
-def _obey(service: Service, metrics: Metrics, config: Config, reload: Callable[[], Config]) -> None:
+def _obey(
+    server: NodeServer, store: Store, metrics: Metrics, config: Config, reload: Callable[[], Config]
+) -> None:
     """Until a signal to end; keeps the gauges fresh meanwhile."""
     while True:
         received = signal.sigtimedwait(_SIGNALS, _GAUGE_SECONDS)
-        metrics.update(service.store.stats())
+        metrics.update(store.stats())
         if received is None:
             continue
         if received.si_signo != signal.SIGHUP:
             logger.warning("sgkv: %s: draining", signal.Signals(received.si_signo).name)
             return
-        config = _reloaded(service, config, reload)
+        config = _reloaded(server, config, reload)
 
 
-def _reloaded(service: Service, before: Config, reload: Callable[[], Config]) -> Config:
+def _reloaded(server: NodeServer, before: Config, reload: Callable[[], Config]) -> Config:
     """Take over what can be; say what waits for a restart. A bad file changes nothing."""
     try:
         config = reload()
     except ConfigError as error:
         logger.error("sgkv: the configuration is not reloaded: %s", error)  # noqa: TRY400
         return before
-    service.rules = rules_of(config)
+    server.follow(rules_of(config))
     waiting = sorted(_changed(before, config))
     logger.warning("sgkv: reloaded%s", f"; after a restart: {', '.join(waiting)}" if waiting else "")
     return config

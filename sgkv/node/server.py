@@ -16,7 +16,7 @@ from sgkv.boundary import contained
 from sgkv.node.access import peer_of
 from sgkv.node.conversation import Conversation
 from sgkv.node.framing import Channel
-from sgkv.node.service import Service
+from sgkv.node.service import Rules, Service
 from sgkv.node.status import report
 from sgkv.node.wire import Refused, Request
 
@@ -44,8 +44,7 @@ class NodeServer:
     def start(self) -> None:
         """Listen on the path, which is `claimed`. Raises OSError, saying what is wrong with it."""
         self._path.unlink(missing_ok=True)  # of a daemon that was killed: the claim says that it is gone
-        mode = 0o666 if self._service.rules.access.users else 0o600
-        before = os.umask(0o777 & ~mode)
+        before = os.umask(0o777 & ~self._mode())
         try:
             self._socket.bind(str(self._path))
         finally:
@@ -53,6 +52,14 @@ class NodeServer:
         self._socket.listen(_BACKLOG)
         self._listening = True
         self._acceptor.start()
+
+    def follow(self, rules: Rules) -> None:
+        """New rules, for what is asked from now on."""
+        self._service.rules = rules
+        self._path.chmod(self._mode())
+
+    def _mode(self) -> int:
+        return 0o666 if self._service.rules.access.users else 0o600
 
     @property
     def conversations(self) -> list[Conversation]:

@@ -65,6 +65,8 @@ def test_the_socket_is_its_owners(node_rig):
     assert node.path.stat().st_mode & 0o777 == 0o600
     shared = node_rig.node(rules=Rules(Access(users=frozenset({OTHER.uid}))))
     assert shared.path.stat().st_mode & 0o777 == 0o666
+    shared.server.follow(Rules())
+    assert shared.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_refused_engine_misses_and_comes_in_when_the_rules_are_changed(node_rig, monkeypatch):
