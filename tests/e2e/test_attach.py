@@ -78,6 +78,8 @@ def test_a_store_that_cannot_work_is_refused_and_the_server_goes_on(llama: Serve
     assert "tiers.0.path" in str(refused.value)
     assert "write an absolute path" in str(refused.value)
     assert 'tiers.0.capcity (the extra config): unknown key; did you mean "capacity"?' in str(refused.value)
+    with pytest.raises(RuntimeError, match=r"model\.head_group: .* do not divide the 2 of this rank"):
+        llama.attach({**settings(folder), "model": {"head_group": 4}})
     assert llama.server.healthy()
     llama.attach(settings(llama.folder))
     llama.assert_restored(llama.again(llama.first_ids), llama.first, llama.first_ids)
