@@ -22,7 +22,7 @@ _AGES = 24 * _STEPS
 """Up to 48 days; older is as old as that."""
 _EDGES = [0.0, *(_FIRST * 2 ** (step / _STEPS) for step in range(1, _AGES + 1))]
 _WIDTHS = [after - before for before, after in pairwise(_EDGES)]
-_BELIEF = 8.0
+_BELIEF = 20.0
 """Uses that a kind must have shown to count as much as what all kinds show."""
 _FIRST_BELIEF = 1.0
 """The same for all kinds together, against what is assumed before anything was seen."""
