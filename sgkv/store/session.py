@@ -106,15 +106,15 @@ class Session(PageSession):
 
         Tiers answer within `deadline`, and none is asked once that is over or it has not answered.
         """
-        return self.worthwhile(search_each([self], span, deadline)[0])
+        return self.worthwhile(search_each([self], span, deadline)[0], self.layout.page_bytes)
 
-    def worthwhile(self, search: Search) -> Found:
-        """The answer of a search, no longer than what is worth loading."""
+    def worthwhile(self, search: Search, page_bytes: int) -> Found:
+        """The answer of a search, no longer than what is worth loading of pages of `page_bytes`."""
         gate, found = self._shared.gate, search.found
         if gate is None or not found.pages:
             return found
         before = search.span.start * self.layout.tokens
-        decision = gate.decide(search.reaches, self.layout.page_bytes, self.layout.tokens, before)
+        decision = gate.decide(search.reaches, page_bytes, self.layout.tokens, before)
         declined = found.pages - min(found.pages, decision.pages)
         self.counters.add("gate_pages", found.pages - declined, label="decision", value="load")
         self.counters.add("gate_pages", declined, label="decision", value="compute")

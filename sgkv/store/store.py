@@ -112,9 +112,13 @@ class Store(PageStore):
         return session
 
     def lookup_each(self, sessions: Sequence[PageSession], span: Span, deadline: Deadline) -> list[Found]:
+        """What is worth loading is decided once, for the pages of all: by the session that has the fewest."""
         own = _own(sessions)
         searches = search_each(own, span, deadline)
-        return [session.worthwhile(search) for session, search in zip(own, searches, strict=True)]
+        found = [search.found for search in searches]
+        least = min(range(len(own)), key=lambda at: found[at].pages)
+        found[least] = own[least].worthwhile(searches[least], sum(one.layout.page_bytes for one in own))
+        return found
 
     def contains_each(
         self, sessions: Sequence[PageSession], span: Span, deadline: Deadline

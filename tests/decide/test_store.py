@@ -77,3 +77,15 @@ def test_several_sessions_at_once_are_gated_too(open_store) -> None:
     session = filled(store)
     (found,) = store.lookup_each([session], Span(PAGES), Deadline(5))
     assert found.reason is MissReason.NOT_WORTH_LOADING
+
+
+def test_the_cells_of_a_page_are_one_decision(open_store) -> None:
+    store = open_store("on", 0.05)
+    sessions = [store.open(namespace(cell=cell), layout()) for cell in ("one", "other")]
+    pages = [random_pages(8), random_pages(8)]
+    assert all(map(all, store.set_each(sessions, Span(PAGES), pages, Deadline(5))))
+    for _ in range(4):
+        store.get_each(sessions, Span(PAGES), [blank_pages(8), blank_pages(8)], Deadline(5))
+    found = store.lookup_each(sessions, Span(PAGES), Deadline(5))
+    assert min(one.pages for one in found) == 0
+    assert store.counters.get("gate_pages", "compute") == 8
