@@ -15,6 +15,10 @@ _SLACK = 16
 """Past its quota a tenant gives up a part of it, so that not every write has to look for victims."""
 
 
+_MANY = 1024
+"""Namespaces of a tenant after which those without pages are forgotten: updates of weights make new ones."""
+
+
 class Quotas:
     """Makes room for a write within the quotas of its tenant, from that tenant's own coldest pages."""
 
@@ -27,6 +31,8 @@ class Quotas:
         """Count what this session stores to its tenant."""
         with self._lock:
             groups = self._groups.setdefault(session.namespace.tenant, set())
+            if len(groups) >= _MANY:
+                groups.intersection_update([group for group in groups if self._arena.held_by([group])])
             groups.add(session.arena_group)
 
     def used(self) -> dict[str, int]:
@@ -37,6 +43,7 @@ class Quotas:
 
     def make_room(self, session: Session, span: Span, access: Access, namespace_quota: int | None) -> bool:
         """Whether the pages of a span fit, after evicting what had to go."""
+        self.note(session)  # which may have been forgotten since it was opened
         limits = list(self._limits(session, access, namespace_quota))
         return all(self._within(session, span, groups, quota) for groups, quota in limits)
 

@@ -7,7 +7,7 @@ import pytest
 
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.layout import Order, PageLayout
-from sgkv.node import server
+from sgkv.node import quotas, server
 from sgkv.node.access import Access, DeniedError, Grant, Peer, Tenant
 from sgkv.node.memory import map_region
 from sgkv.node.service import Rules
@@ -150,3 +150,15 @@ def test_pages_that_no_memory_could_hold_are_refused(node_rig):
         namespace(), PageLayout(Order.OPAQUE, "float32", 1, 1, 1, (2 * MIB,))
     )
     assert session.lookup(Span(chain(1)), Deadline(5)).reason is MissReason.NODE_AWAY
+
+
+def test_namespaces_that_hold_nothing_are_forgotten(node_rig, monkeypatch):
+    monkeypatch.setattr(quotas, "_MANY", 4)
+    node = node_rig.node()
+    store = node_rig.attach(node)
+    sessions = [store.open(namespace(epoch=str(number)), layout()) for number in range(20)]
+    put(sessions[0], chain(2), random_pages(2))
+    for session in sessions:
+        found_in(session, chain(1))
+    assert len(node.service.quotas._groups["t"]) <= 5
+    assert node.service.quotas.used()["t"] == 2 * 8192
