@@ -138,6 +138,12 @@ def linkers(tmp_path: Path) -> Iterator[LinkerRig]:
         linker.close()
 
 
+def of_two(rank: int) -> dict[str, int]:
+    """One of two tensor-parallel ranks, as SGLang's own checks want it to be."""
+    groups = ("tp", "attn_tp", "moe_tp")
+    return {**{f"{group}_size": 2 for group in groups}, **{f"{group}_rank": rank for group in groups}}
+
+
 def tensors(kvcache: Any) -> list[torch.Tensor]:
     """Every layer of a pool: keys, then values, or latents."""
     if hasattr(kvcache, "k_buffer"):

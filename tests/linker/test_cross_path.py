@@ -7,7 +7,7 @@ import pytest
 import torch
 from sglang.srt.runtime_context import get_context
 
-from tests.linker.conftest import LinkerRig, fill, kv, rows, same
+from tests.linker.conftest import LinkerRig, fill, kv, of_two, rows, same
 from tests.sglang import pools as make
 from tests.sglang.conftest import Rig, chain, read, write
 from tests.sglang.pools import Pools, page_bytes
@@ -117,3 +117,17 @@ def _in_layer_order(pools: Pools, page: bytes) -> bytes:
         found += plane.permute(*wanted, 3).contiguous().numpy().tobytes()
         at += count
     return found
+
+
+def test_over_a_grid_the_linker_reads_its_heads_of_what_one_rank_wrote(linkers: LinkerRig, hicache: Rig):
+    """Cells do not lie together in a page of the device: they come by way of the staging memory."""
+    grid = {"model": {"weights": "r1", "head_group": 1}}
+    whole, keys = make.mha(heads=4), chain(6)
+    make.fill(whole, 1)
+    assert all(write(hicache.backend(whole, **grid), whole, keys, range(6)))
+    half = make.mha("layer_first", heads=2)
+    linked = linkers.open(half.device, names="disk", place=of_two(1), **grid)
+    assert linked.lookup([kv(keys)]) == [1, 2, 3, 4, 5, 6]
+    assert linked.load([kv(keys, range(3, 9))])
+    model = whole.host.kv_buffer[:, : 6 * 16, :, 2:].transpose(1, 2).flatten(0, 1)
+    assert same(rows(half.device, range(3, 9)), list(model.contiguous().view(torch.uint8)))

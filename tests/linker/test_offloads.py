@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from sgkv.testing.waiting import wait_until
-from tests.linker.conftest import PAGE, Gate, Linked, LinkerRig, fill, kv, offer, rows, same, side
+from tests.linker.conftest import PAGE, Gate, Linked, LinkerRig, fill, kv, of_two, offer, rows, same, side
 from tests.sglang import pools as make
 from tests.sglang.conftest import chain
 from tests.sglang.pools import slots
@@ -16,12 +16,6 @@ def linked(linkers: LinkerRig) -> Linked:
     pool = make.mha().device
     fill(pool, 1)
     return linkers.open(pool, linker={"offload_window": 8 * PAGE})
-
-
-def of_two(rank: int) -> dict[str, int]:
-    """One of two tensor-parallel ranks, as SGLang's own checks want it to be."""
-    groups = ("tp", "attn_tp", "moe_tp")
-    return {**{f"{group}_size": 2 for group in groups}, **{f"{group}_rank": rank for group in groups}}
 
 
 def test_pages_are_read_after_the_events(linked: Linked, gate: Gate):
