@@ -64,6 +64,12 @@ class Series:
         """Seconds of processor time."""
         return median(cost.cpu for cost in self.costs)
 
+    @property
+    def p99(self) -> float:
+        """Seconds that one in a hundred took longer than."""
+        walls = [cost.wall for cost in self.costs]
+        return quantiles(walls, n=100, method="inclusive")[98]
+
     def speed_over(self, other: Series) -> float:
         """How many times as fast as `other`."""
         return other._quick / self._quick

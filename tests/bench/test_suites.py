@@ -72,6 +72,7 @@ CASES = {
         "engine_cpu_per_gb",
         "disk_to_engine",
     ],
+    "control": ["admit_rate", "lookup_100k_1000i"],
     "valkey": ["get_1MiB", "put_1MiB", "lookup_400"],
     "vllm": ["tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400", "tier_lookup_400_first"],
 }
@@ -86,6 +87,7 @@ BARRED = {
     "s3": {"get_8MiB_c8", "get_8MiB_c8_boto3", "put_8MiB_c8", "lookup_400"},
     "mooncake": set(CASES["mooncake"]),
     "node": set(CASES["node"]),
+    "control": set(CASES["control"]),
     "valkey": set(CASES["valkey"]),
     "vllm": {"tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400"},
     "kernels": {case for case in COMPILED + MOVED if not case.startswith("h2d")},

@@ -24,6 +24,8 @@ SUITES = (
     "valkey",
     "node",
     "codecs",
+    "decide",
+    "control",
     "vllm",
 )
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import quantiles
 
 from sgkv.backends.breaker import BreakerPolicy
 from sgkv.backends.deadline import Deadline
@@ -17,7 +16,7 @@ from sgkv.bench.contest import fresh_keys
 from sgkv.bench.effort import Effort
 from sgkv.bench.records import Bar, Record
 from sgkv.bench.scratch import Scratch
-from sgkv.bench.timing import Series, interleave
+from sgkv.bench.timing import interleave
 from sgkv.chunk.layout import Order, PageLayout
 from sgkv.identity import Namespace
 from sgkv.store.session import Session
@@ -54,7 +53,7 @@ def measure(effort: Effort, scratch: Scratch) -> Iterator[Record]:
         }
         series = interleave(cases, calls)
     for case, costs in series.items():
-        beyond = _p99(costs) - _DEADLINE
+        beyond = costs.p99 - _DEADLINE
         yield Record("trouble", case, beyond * 1e3, "ms", bars=() if case == "bare_wait_p99" else (_BAR,))
 
 
@@ -67,8 +66,3 @@ def _hanging(folder: Path) -> Iterator[Session]:
         yield store.open(_NAMESPACE, _LAYOUT)
     finally:
         store.close()
-
-
-def _p99(series: Series) -> float:
-    walls = [cost.wall for cost in series.costs]
-    return quantiles(walls, n=100, method="inclusive")[98]
