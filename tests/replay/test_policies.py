@@ -18,7 +18,7 @@ def hits(requests: list[Request], share: float, make) -> int:
 
 @pytest.fixture(scope="module", params=list(Mix))
 def mix(request) -> list[Request]:
-    return generate(request.param, 2500)
+    return generate(request.param, 900)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2])
@@ -48,9 +48,8 @@ def test_a_cache_never_holds_more_than_its_capacity(mix) -> None:
 def test_belady_evicts_what_is_used_last() -> None:
     stream = ["a", "b", "c", "a", "b", "c", "a"]
     requests = [Request(float(at), 512, 0, (block,)) for at, block in enumerate(stream)]
-    assert play(requests, 1024, lambda _: Belady(requests)).hits == [0, 0, 0, 512, 0, 512, 512] or (
-        sum(play(requests, 1024, lambda _: Belady(requests)).hits) == 3 * 512
-    )
+    assert play(requests, 1024, lambda _: Belady(requests)).hits == [0, 0, 0, 512, 0, 512, 0]
+    assert not any(play(requests, 1024, lambda _: Lru()).hits)
 
 
 class Counting(EvictionPolicy):
