@@ -73,6 +73,7 @@ CASES = {
         "disk_to_engine",
     ],
     "control": ["admit_rate", "lookup_100k_1000i"],
+    "decide": ["gate", "evict_lru", "evict_s3fifo", "evict_reuse"],
     "valkey": ["get_1MiB", "put_1MiB", "lookup_400"],
     "vllm": ["tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400", "tier_lookup_400_first"],
 }
@@ -88,6 +89,7 @@ BARRED = {
     "mooncake": set(CASES["mooncake"]),
     "node": set(CASES["node"]),
     "control": set(CASES["control"]),
+    "decide": {"gate"},
     "valkey": set(CASES["valkey"]),
     "vllm": {"tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400"},
     "kernels": {case for case in COMPILED + MOVED if not case.startswith("h2d")},
