@@ -207,6 +207,6 @@ class TestTwoServers:
         assert without.cached_tokens == 0
         assert_same(without, expected)
         daemon.start()
-        wait_until(lambda: "is back" in two.log_text(), "the engine to attach again", 10)
+        wait_until(lambda: f"{daemon.socket} is back" in two.log_text(), "the engine to attach again", 10)
         wait_until(lambda: daemon.status()["tiers"]["disk"]["blobs"] >= stored, "the files to be found", 30)
         assert_restored(again(two, ids), expected, ids)
