@@ -1,0 +1,95 @@
+"""The controller: registry, pins and operations together, and what a report or a wish does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sgkv.control.operations import Operation, Operations, Step, command
+from sgkv.control.pins import Pin, Pins
+from sgkv.control.places import Device
+from sgkv.control.registry import Match, Registry, Shelf
+from sgkv.control.table import HASH_BYTES
+from sgkv.control.wire import Ack, NamespaceFacts, Report
+
+_MOST_NAMESPACES = 4096
+
+
+class Desk:
+    """Of the event loop alone. No call does I/O."""
+
+    def __init__(self, registry: Registry, pins: Pins | None = None) -> None:
+        self.registry = registry
+        self.operations = Operations()
+        self.pins = pins or Pins()
+        self.namespaces: dict[str, NamespaceFacts] = {}
+        self.tiers: dict[str, dict[str, Device]] = {}
+        """By instance: its tiers, and which device each is."""
+
+    def receive(self, report: Report) -> Ack:
+        """Raises ValueError for what no agent of ours sends; nothing is taken in then."""
+        changes = [(change, change.split()) for change in report.changes]
+        before = self.registry.instances.get(report.instance)
+        verdict = self.registry.receive(report.instance, report.epoch, report.sequence)
+        if verdict == "outdated":
+            return Ack(verdict)
+        if verdict == "apply":
+            self._learn(report)
+            for change, hashes in changes:
+                shelf = Shelf(change.namespace, change.kind)
+                move = self.registry.batched_admit if change.came else self.registry.batched_evict
+                move(shelf, hashes, report.instance, change.device)
+            if report.complete:
+                self.registry.complete(report.instance)
+            if before is None or before.epoch != report.epoch:
+                self._pin_again(report.instance)
+        self.operations.note(report.instance, report.progress)
+        return Ack(verdict, self.operations.orders(report.instance))
+
+    def lookup(self, facts: NamespaceFacts, hashes: Iterable[str], limit: int) -> list[Match]:
+        """`hashes` of the pages of a prompt from its start, 64 hex digits each."""
+        short = [bytes.fromhex(one[: 2 * HASH_BYTES]) for one in hashes]
+        return self.registry.batched_p2p_lookup(facts.digest, short, facts.pages_per_chunk, limit)
+
+    def pin(self, pin: Pin) -> Operation:
+        """Have the instances of a pin keep its pages."""
+        hashes = list(pin.hashes)
+        steps = [
+            Step(instance, command("pin", namespace=pin.namespace, hashes=hashes))
+            for instance in sorted(pin.instances)
+        ]
+        operation = self.operations.start("pin", frozenset({pin.tenant}), [steps])
+        self.pins.keep(pin)
+        return operation
+
+    def unpin(self, pin: Pin) -> Operation:
+        steps = [
+            Step(instance, command("unpin", namespace=pin.namespace, hashes=hashes))
+            for instance, hashes in self.pins.alone(pin).items()
+            if instance in self.registry.instances
+        ]
+        operation = self.operations.start("unpin", frozenset({pin.tenant}), [steps])
+        self.pins.drop(pin)
+        return operation
+
+    def tend(self) -> None:
+        """What time brings: silent instances go, pins end, records of the gone are swept up."""
+        self.registry.expire()
+        self.operations.abandon(self.registry.instances.__contains__)
+        for pin in self.pins.expired():
+            self.unpin(pin)
+        self.registry.sweep()
+
+    def _pin_again(self, instance: str) -> None:
+        """An instance that begins anew has forgotten its pins: they live in its process."""
+        by_namespace: dict[tuple[str, str], dict[str, None]] = {}
+        for pin in self.pins.on(instance):
+            by_namespace.setdefault((pin.tenant, pin.namespace), {}).update(dict.fromkeys(pin.hashes))
+        for (tenant, namespace), hashes in by_namespace.items():
+            step = Step(instance, command("pin", namespace=namespace, hashes=list(hashes)))
+            self.operations.start("pin", frozenset({tenant}), [[step]])
+
+    def _learn(self, report: Report) -> None:
+        self.tiers[report.instance] = report.tiers
+        for facts in report.namespaces:
+            if len(self.namespaces) < _MOST_NAMESPACES:
+                self.namespaces.setdefault(facts.digest, facts)
