@@ -57,7 +57,7 @@ class PolicyTests:
         assert policy.victims(1) == policy.victims(1) == policy.victims(12)[:1]
 
     # One test for several classes, each with a database entry of its own.
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
     @given(actions=ACTIONS)
     def test_every_key_that_is_there_may_go_once_and_no_other(self, actions) -> None:
         policy, there = self.make(), set[str]()

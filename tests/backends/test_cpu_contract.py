@@ -18,7 +18,7 @@ class TestCpuS3Fifo(BackendTests):
     def build(self, folder: Path, capacity: int) -> Backend:
         return CpuBackend(capacity, eviction="s3fifo")
 
-    # One use is not enough to stay, and its queues keep the order of arrival: tests/backends/test_policies.py.
+    # One use is not enough to stay, and queues keep the order of arrival: tests/backends/test_policies.py.
     test_get_is_a_use = None
     test_touch_is_a_use_and_the_last_is_the_most_recent = None
 

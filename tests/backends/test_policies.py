@@ -34,7 +34,7 @@ class TestLru(PolicyTests):
     def make(self) -> EvictionPolicy:
         return Lru()
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(st.lists(st.integers(0, 15), max_size=200), st.integers(1, 8))
     def test_it_is_the_least_recently_used(self, numbers, room) -> None:
         stream = [f"{number}" for number in numbers]
@@ -108,7 +108,7 @@ class TestS3Fifo(PolicyTests):
     def make(self) -> EvictionPolicy:
         return S3Fifo()
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(st.lists(st.integers(0, 60), max_size=400), st.integers(2, 30))
     def test_it_is_the_published_algorithm(self, numbers, room) -> None:
         stream = [f"{number}" for number in numbers]
@@ -146,7 +146,7 @@ class TestReuse(PolicyTests):
     def make(self) -> EvictionPolicy:
         return Reuse(Clock())
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(st.lists(st.integers(0, 11), min_size=1, max_size=12, unique=True), st.randoms())
     def test_no_blob_goes_before_one_that_continues_it(self, numbers, random) -> None:
         clock, parents = Clock(), dict[str, str | None]()
