@@ -56,6 +56,14 @@ CASES = {
     "linker": [  # and first tokens, of which e2e/test_linker has the like
         f"layerwise_overlap{how}" for how in ("", "_slow_load", "_slow_compute")
     ],
+    "codecs": [
+        *(
+            f"{codec}_{call}"
+            for codec in ("lz4", "lz4_planes", "zstd1", "zstd1_planes", "zstd3_planes")
+            for call in ("encode", "decode")
+        ),
+        "aesgcm",
+    ],
     "mooncake": [
         *(f"{operation}_{batch}" for batch in ("1MiB_b16", "8MiB_b8") for operation in ("put", "get")),
         "lookup_400",
@@ -94,6 +102,7 @@ BARRED = {
     "vllm": {"tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400"},
     "kernels": {case for case in COMPILED + MOVED if not case.startswith("h2d")},
     "linker": set(CASES["linker"]),
+    "codecs": {"lz4_decode", "lz4_planes_decode", "aesgcm"},
 }
 """Cases that the project promises something for."""
 END_ON_SERVERS = {"s3", "linker"}
