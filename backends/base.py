@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.keygroups import Watcher
 
 Buffer = memoryview
 """One contiguous run of bytes, format ``B``. Writable where a `get` fills it."""
@@ -30,8 +31,8 @@ class Status(enum.Enum):
     CORRUPT = "corrupt"
     """`get`: the item's own `check` refused the bytes."""
     LOCKED = "locked"
-    """A blob that may be whole, and that this reader has no key for, must not trust unsealed, or does not know
-    the format of. It stays."""
+    """A blob that may be whole, and that this reader has no key for, must not trust unsealed, or does not
+    know the format of. It stays."""
     FULL = "full"
     """`put`: no room, and nothing that may be evicted."""
     TIMEOUT = "timeout"
@@ -241,6 +242,13 @@ class Backend(ABC):
         Pins are a set, not a count: pinning twice needs one unpin.
         """
         return [False] * len(keys)
+
+    def watch(self, watcher: Watcher | None) -> list[str] | None:
+        """Tell `watcher` of every key that comes or goes from now on, as far as this process knows.
+
+        All keys of this moment; None where the backend keeps no index that could tell.
+        """
+        return None
 
     def quarantine(self, keys: Sequence[str]) -> None:
         """Take blobs that failed their check out of use; a backend may keep a few for inspection."""

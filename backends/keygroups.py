@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import chain
+
+Watcher = Callable[[str, bool], object]
+"""Told of a key, and whether it came or went, under the lock of an index: it neither waits nor raises."""
+
 
 def group_of(key: str) -> str:
     """The group that a key belongs to: what stands before the first ``/``."""
@@ -16,6 +22,7 @@ class KeyGroups:
 
     def __init__(self) -> None:
         self._groups: dict[str, set[str]] = {}
+        self._watcher: Watcher | None = None
 
     def add(self, key: str) -> None:
         name = group_of(key)
@@ -23,6 +30,8 @@ class KeyGroups:
         if group is None:
             group = self._groups[name] = set()
         group.add(key)
+        if self._watcher is not None:
+            self._watcher(key, True)
 
     def discard(self, key: str) -> None:
         name = group_of(key)
@@ -32,6 +41,13 @@ class KeyGroups:
         group.discard(key)
         if not group:
             del self._groups[name]
+        if self._watcher is not None:
+            self._watcher(key, False)
+
+    def watch(self, watcher: Watcher | None) -> list[str]:
+        """Tell `watcher`, and nobody else, of every change from now on; all keys there are now."""
+        self._watcher = watcher
+        return list(chain.from_iterable(self._groups.values()))
 
     def under(self, prefix: str) -> list[str]:
         """Every key that starts with `prefix`; all of them for an empty one."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from sgkv.backends.base import Backend, BackendStats, BlobInfo, Buffer, GetItem, PutItem, Status
 from sgkv.backends.deadline import Deadline
+from sgkv.backends.keygroups import Watcher
 
 
 class Wrapper(Backend):
@@ -51,6 +52,9 @@ class Wrapper(Backend):
 
     def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
         return self.inner.pin(keys, pinned)
+
+    def watch(self, watcher: Watcher | None) -> list[str] | None:
+        return self.inner.watch(watcher)
 
     def quarantine(self, keys: Sequence[str]) -> None:
         self.inner.quarantine(keys)

@@ -16,7 +16,7 @@ from sgkv.backends.cpu.slabs import BLOCK_UNIT
 from sgkv.backends.cpu.transfer import read_blob, write_blob
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.eviction import make_policy
-from sgkv.backends.keygroups import require_folder_prefix
+from sgkv.backends.keygroups import Watcher, require_folder_prefix
 from sgkv.backends.workers import WorkerPool, spread
 
 _SPLIT_BYTES = 8 << 20
@@ -158,6 +158,10 @@ class CpuBackend(Backend):
     def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
         with self._lock:
             return [not self._closed and self._index.pin(key, pinned) for key in keys]
+
+    def watch(self, watcher: Watcher | None) -> list[str]:
+        with self._lock:
+            return self._index.watch(watcher)
 
     def held_by(self, groups: Sequence[str]) -> int:
         """Bytes of the arena that keys of some groups (their first path segments) take."""

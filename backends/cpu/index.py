@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sgkv.backends.base import Status
 from sgkv.backends.cpu.slabs import IMPOSSIBLE, SlabAllocator, block_size
 from sgkv.backends.eviction import EvictionPolicy
-from sgkv.backends.keygroups import KeyGroups, group_of
+from sgkv.backends.keygroups import KeyGroups, Watcher, group_of
 
 _COLDEST = 64
 """How many victims are looked through for one of the wanted size before slabs are emptied."""
@@ -123,6 +123,9 @@ class BlobIndex:
         if not entry.refs:
             self._free(entry)
         return True
+
+    def watch(self, watcher: Watcher | None) -> list[str]:
+        return self._groups.watch(watcher)
 
     def under(self, prefix: str) -> list[str]:
         return self._groups.under(prefix)

@@ -26,7 +26,7 @@ from sgkv.backends.disk.walk import walk
 from sgkv.backends.disk.writer import Writer
 from sgkv.backends.eviction import make_policy
 from sgkv.backends.gate import Gate
-from sgkv.backends.keygroups import require_folder_prefix
+from sgkv.backends.keygroups import Watcher, require_folder_prefix
 from sgkv.backends.workers import WorkerPool, spread_within
 
 _BACKLOG = 4
@@ -183,6 +183,10 @@ class DiskBackend(Backend):
     def pin(self, keys: Sequence[str], pinned: bool = True) -> list[bool]:
         """In this process's memory only: another process that shares the folder may evict them."""
         return [not self._gate.closed and self._index.pin(key, pinned) for key in keys]
+
+    def watch(self, watcher: Watcher | None) -> list[str]:
+        """What a start scan has not found yet is told of as it is found."""
+        return self._index.watch(watcher)
 
     def quarantine(self, keys: Sequence[str]) -> None:
         """Take bad blobs out of service; the last few files stay in `quarantine/` for a look."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sgkv.backends.base import BackendStats
 from sgkv.backends.eviction import EvictionPolicy
-from sgkv.backends.keygroups import KeyGroups
+from sgkv.backends.keygroups import KeyGroups, Watcher
 
 _BLOCK = 4096
 """Files are charged in file-system blocks, or a folder of small blobs would pass its quota."""
@@ -112,6 +112,10 @@ class DiskIndex:
                 self._pinned.discard(key)
                 self._policy.admit(key, self.sizes[key])
             return True
+
+    def watch(self, watcher: Watcher | None) -> list[str]:
+        with self._lock:
+            return self._groups.watch(watcher)
 
     def under(self, prefix: str) -> list[str]:
         with self._lock:

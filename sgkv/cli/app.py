@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from sgkv import __version__
+from sgkv.cli.control import control_app
 from sgkv.cli.doctor import doctor_app
 from sgkv.cli.inspect import inspect_app
 from sgkv.cli.keys import keys_app
@@ -29,6 +30,7 @@ app = typer.Typer(
 config_app = typer.Typer(help="Show or check a configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(node_app, name="node")
+app.add_typer(control_app, name="control")
 app.add_typer(prewarm_app, name="prewarm")
 app.add_typer(s3_app, name="s3")
 app.add_typer(mooncake_app, name="mooncake")

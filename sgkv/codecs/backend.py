@@ -67,6 +67,11 @@ class CodedBackend(Wrapper):
         self._counters: Counter[str] = Counter()
         self._said: set[str] = set()
 
+    @property
+    def codes(self) -> bool:
+        """Whether what is put is coded; else only what others have coded is opened."""
+        return self._writer is not None
+
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         if self._writer is None:
             return self.inner.put(items, deadline)

@@ -5,6 +5,7 @@ Importing this package imports pydantic; `import sgkv` does not.
 """
 
 from sgkv.config.codecs import CodecConfig, KeysConfig
+from sgkv.config.control import ControlConfig
 from sgkv.config.errors import ConfigError, Problem
 from sgkv.config.loading import Loaded, load
 from sgkv.config.machine import Machine, Place, this_machine
@@ -42,6 +43,7 @@ __all__ = [
     "CodecConfig",
     "Config",
     "ConfigError",
+    "ControlConfig",
     "CpuTier",
     "DeadlineConfig",
     "DiskTier",

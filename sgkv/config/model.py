@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sgkv.config.base import Section
 from sgkv.config.codecs import KeysConfig
+from sgkv.config.control import ControlConfig
 from sgkv.config.node import NodeConfig
 from sgkv.config.tiers import AnyTier, BlobTier, CpuTier, DiskTier, Positive, check_together
 from sgkv.config.units import Capacity, Duration, Percent, Size
@@ -109,6 +110,7 @@ class Config(Section):
     mode: Literal["embedded", "attach"] = "embedded"
     """``attach`` uses the store of the node's daemon, and its tiers, instead of one in this process."""
     node: NodeConfig = NodeConfig()
+    control: ControlConfig = ControlConfig()
     tenant: str = Field("default", min_length=1, max_length=128)
     """Stores of different tenants never share a blob, whatever places they share."""
     model: ModelConfig = ModelConfig()

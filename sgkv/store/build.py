@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 from sgkv.backends.base import Backend
 from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.disk import DiskBackend
 from sgkv.config import (
     Config,
+    ControlConfig,
     ResolvedConfig,
     ResolvedCpu,
     ResolvedDisk,
@@ -55,10 +59,23 @@ def open_store(
         remembered_pages=config.limits.remembered_pages,
     )
     tiers = [_tier(tier, config, metrics, shared_arena=shared_arena) for tier in resolved.tiers]
-    if config.gate.mode == "off":
-        return Store(tiers, options, _counters(metrics))
-    tiers, gate = gated(tiers, config.gate)
-    return Store(tiers, options, _counters(metrics), gate=gate)
+    gate = None
+    if config.gate.mode != "off":
+        tiers, gate = gated(tiers, config.gate)
+    store = Store(tiers, options, _counters(metrics), gate=gate)
+    _report(store, config.control)
+    return store
+
+
+def _report(store: Store, control: ControlConfig) -> None:
+    """Have an agent tell the controller what the store holds, until the store is closed."""
+    if control.url is None or control.token is None:
+        return
+    from sgkv.control.agent import Agent
+
+    name = f"{socket.gethostname()}-{os.getpid()}" if control.instance == "auto" else control.instance
+    agent = Agent(store, control.url, control.token.get_secret_value(), name, every=control.every)
+    store.before_closing(agent.close)
 
 
 def _counters(metrics: Metrics | None) -> Counters:

@@ -73,6 +73,7 @@ class Store(PageStore):
         self.gate = gate
         self._lock = threading.Lock()
         self._sessions: WeakSet[Session] = WeakSet()
+        self._endings: list[Callable[[], object]] = []
         arena, below = tiers[0].arena, [tier for tier in tiers if tier.arena is None]
         staged = arena is not None and bool(below)
         self._write_behind = (
@@ -144,6 +145,16 @@ class Store(PageStore):
         return write_each(_own(sessions), span, pages, deadline)
 
     @property
+    def sessions(self) -> list[Session]:
+        """Those in use."""
+        with self._lock:
+            return list(self._sessions)
+
+    def before_closing(self, end: Callable[[], object]) -> None:
+        """Have `close` call this first."""
+        self._endings.append(end)
+
+    @property
     def shared(self) -> bool:
         return any(tier.backend.capabilities.shared for tier in self.tiers)
 
@@ -189,6 +200,8 @@ class Store(PageStore):
 
         A tier that hangs adds two seconds and no more.
         """
+        while self._endings:
+            self._endings.pop()()
         if self._write_behind is not None:
             self._write_behind.close(self._options.drain_timeout)
         if self._promoter is not None:

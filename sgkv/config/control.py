@@ -1,0 +1,29 @@
+"""The fleet's control plane: where a store reports what it holds."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from sgkv.config.base import Section
+from sgkv.config.tiers import Positive
+
+
+class ControlConfig(Section):
+    """Of the process that has the tiers: an engine with `mode: embedded`, or the node's daemon."""
+
+    url: str | None = Field(None, pattern=r"^https?://[^\s/]+/?$")
+    """Of the controller, e.g. ``https://control:7600``; null reports to none."""
+    token: SecretStr | None = Field(None, min_length=16)
+    """One whose role is ``agent``."""
+    instance: str = Field("auto", min_length=1, max_length=128)
+    """What the store is called there, unlike any other; auto is host and process."""
+    every: Positive = 1.0
+    """Between two reports."""
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.url is None) != (self.token is None):
+            raise ValueError("control.url and control.token go together: set both or none")
+        return self
