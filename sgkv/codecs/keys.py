@@ -26,6 +26,10 @@ class DataKey(NamedTuple):
     key_id: str
     wrapped: bytes
 
+    def __repr__(self) -> str:
+        """Without the key, wherever this may end."""
+        return f"DataKey(of {self.key_id!r})"
+
 
 class KeyProvider(ABC):
     """Makes data keys and opens them again. Any thread; may take as long as a call over the network."""
@@ -59,6 +63,8 @@ class HeldKeys(KeyProvider):
     def new(self, context: Mapping[str, str]) -> DataKey:
         from cryptography.hazmat.primitives.keywrap import aes_key_wrap
 
+        if self._current not in self._keys:
+            raise LockedError("the keys are closed")
         key = os.urandom(KEY_BYTES)
         return DataKey(bytearray(key), self._current, aes_key_wrap(bytes(self._keys[self._current]), key))
 
@@ -73,12 +79,17 @@ class HeldKeys(KeyProvider):
             raise LockedError(f"the key {key_id!r} here is another one") from error
 
     def close(self) -> None:
-        for key in self._keys.values():
+        keys, self._keys = self._keys, {}
+        for key in keys.values():
             key[:] = bytes(len(key))
 
 
 class KmsKeys(KeyProvider):
-    """Keys of AWS KMS, by `GenerateDataKey` and `Decrypt`, with the context as encryption context."""
+    """A key of AWS KMS, by `GenerateDataKey` and `Decrypt`, with the context as encryption context.
+
+    What a blob says of its key is not believed: whoever can write blobs could name a key of another account,
+    which we may use and they know.
+    """
 
     def __init__(self, key_id: str, client: Any) -> None:
         """`key_id` as KMS takes it: an id, ARN or alias; `client` is boto3's."""
@@ -92,7 +103,7 @@ class KmsKeys(KeyProvider):
         return DataKey(bytearray(made["Plaintext"]), self._key_id, made["CiphertextBlob"])
 
     def open(self, key_id: str, wrapped: bytes, context: Mapping[str, str]) -> bytearray:
-        opened = self._ask("decrypt", KeyId=key_id, CiphertextBlob=wrapped, EncryptionContext=context)
+        opened = self._ask("decrypt", KeyId=self._key_id, CiphertextBlob=wrapped, EncryptionContext=context)
         return bytearray(opened["Plaintext"])
 
     def _ask(self, call: str, **arguments: Any) -> Any:

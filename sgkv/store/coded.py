@@ -56,8 +56,12 @@ def _provider(keys: KeysConfig) -> KeyProvider:
         return parse_keys(os.environ.get(keys.variable, ""), f"the variable {keys.variable}")
     if keys.provider == "kms":
         import boto3
+        from botocore.config import Config as Botocore
 
-        client = boto3.client("kms", region_name=keys.kms_region, endpoint_url=keys.kms_endpoint)
+        patience = Botocore(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2})
+        client = boto3.client(
+            "kms", region_name=keys.kms_region, endpoint_url=keys.kms_endpoint, config=patience
+        )
         return KmsKeys(str(keys.kms_key), client)
     module, _, function = str(keys.factory).partition(":")
     made = getattr(importlib.import_module(module), function)()

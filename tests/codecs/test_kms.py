@@ -49,6 +49,14 @@ def test_the_data_key_is_bound_to_its_tenant(disk: Backend, kms: Any, key_id: st
     assert outcome(sealing(disk, kms, key_id, "another"), of) is Status.LOCKED
 
 
+def test_a_key_that_a_blob_names_is_not_used_unless_it_is_ours(disk: Backend, kms: Any, key_id: str) -> None:
+    """Else a forger, whose key we may use, could seal what we would serve."""
+    theirs, of = str(kms.create_key()["KeyMetadata"]["KeyId"]), chunk()
+    put(sealing(disk, kms, theirs), of)
+    assert outcome(sealing(disk, kms, key_id), of) is Status.LOCKED
+    assert outcome(sealing(disk, kms, theirs), of) is Status.OK
+
+
 def test_a_key_that_may_not_be_used_locks(kms: Any, key_id: str) -> None:
     with Stubber(kms) as stub:
         stub.add_client_error("decrypt", "AccessDeniedException")

@@ -162,6 +162,12 @@ class TestKeys:
         keys.close()
         with pytest.raises(LockedError):
             keys.open(made.key_id, made.wrapped, {})
+        with pytest.raises(LockedError):
+            keys.new({})
+
+    def test_a_data_key_is_not_shown(self) -> None:
+        made = HeldKeys("a", {"a": os.urandom(32)}).new({})
+        assert repr(made) == "DataKey(of 'a')"
 
     def test_a_namespace_has_a_data_key_of_its_own(self, locksmith: Locksmith) -> None:
         other = chunk_keys("f" * 32, ["0" * 64])[0]
