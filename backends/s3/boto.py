@@ -27,7 +27,7 @@ from sgkv.backends.s3.plane import DataPlane
 from sgkv.backends.s3.replies import Locked, Reply
 
 _PIECE = 1 << 20
-_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+_RANGE = re.compile(r"bytes (\d{1,19})-\d+/(\d{1,19}|\*)")
 _REJECTED = (400, 401, 403)
 _ARGUMENTS = {
     "If-None-Match": "IfNoneMatch",
@@ -150,7 +150,7 @@ def _translated(ask: Callable[[Any], Reply], client: Any) -> Reply:
         elsewhere = "" if region == client.meta.region_name else region
         code = error.response.get("Error", {}).get("Code", "")
         return Reply(answer.get("HTTPStatusCode", 500), code, region=elsewhere)
-    except NoCredentialsError as error:
+    except (NoCredentialsError, RuntimeError) as error:  # the last for roles' keys that are too old when new
         raise Locked(str(error)) from error
     except (ConnectTimeoutError, ReadTimeoutError) as error:
         raise Silent(str(error)) from error
@@ -158,7 +158,7 @@ def _translated(ask: Callable[[Any], Reply], client: Any) -> Reply:
         if isinstance(error.kwargs.get("error"), Abandoned):
             raise Abandoned from error
         raise Unreachable(str(error)) from error
-    except (BotoCoreError, HTTPError, OSError) as error:
+    except (BotoCoreError, HTTPError, OSError, LookupError, ValueError) as error:
         raise Unreachable(str(error)) from error
 
 

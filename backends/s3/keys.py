@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from botocore.credentials import ReadOnlyCredentials
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.s3.replies import Locked
@@ -42,7 +42,7 @@ class ChainKeys:
         try:
             found = self._session.get_credentials()
             frozen = None if found is None else found.get_frozen_credentials()
-        except BotoCoreError as error:
+        except (BotoCoreError, ClientError, RuntimeError) as error:  # the last where new ones are too old
             raise Locked(f"credentials: {error}") from error
         if frozen is None:
             raise Locked("no credentials: set access_key and secret_key, or what boto3 reads")

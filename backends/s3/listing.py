@@ -48,7 +48,7 @@ class Listing:
                 infos = map(self._info, answer.get("Contents", ()))
                 blobs = [info for info in infos if info is not None and info.key.startswith(prefix)]
                 yield Page(blobs, served_at(answer))
-        except (BotoCoreError, ClientError) as error:
+        except (BotoCoreError, ClientError, LookupError, ValueError) as error:
             raise ConnectionError(f"listing {self._bucket}/{wanted}: {error}") from error
 
     def remove(self, keys: Sequence[str]) -> None:

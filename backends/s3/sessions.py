@@ -45,12 +45,15 @@ class _Held:
 
 
 def create_session(client: Any, bucket: str) -> Grant:
-    """Ask the service for a session. Raises botocore's errors.
+    """Ask the service for a session.
 
+    Raises botocore's errors, and LookupError and ValueError for an answer that holds none.
     Its life is measured against the server's own clock, so that ours may be wrong.
     """
     answer = client.create_session(Bucket=bucket)
-    given = answer["Credentials"]
+    given = answer.get("Credentials")
+    if given is None:
+        raise ValueError("an answer that holds no session")
     keys = ReadOnlyCredentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
     return Grant(keys, given["Expiration"].timestamp() - served_at(answer))
 
@@ -73,7 +76,7 @@ class SessionKeys:
         clock: Callable[[], float] = time.monotonic,
         count: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`open_one` blocks for one request and raises botocore's errors; `clock` gives seconds.
+        """`open_one` blocks for one request and raises what `create_session` does; `clock` gives seconds.
 
         `count` is told ``sessions_opened`` and ``sessions_rejected`` as they happen.
         """
@@ -142,10 +145,13 @@ class SessionKeys:
     def _renew(self) -> None:
         try:
             grant = self._open_one()
-        except (BotoCoreError, ClientError) as error:
+        except (BotoCoreError, ClientError, LookupError, RuntimeError, ValueError) as error:
             self._failed(error)
             return
-        now, life = self._clock(), max(0.0, grant.seconds)
+        if grant.seconds <= 0:
+            self._failed(ValueError("a session that has ended already"))
+            return
+        now, life = self._clock(), grant.seconds
         renewal = now + life - min(_RENEW_SECONDS, _RENEW_SHARE * life)
         ends = now + life - min(_MARGIN_SECONDS, _MARGIN_SHARE * life)
         with self._lock:

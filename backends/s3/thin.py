@@ -22,7 +22,7 @@ from sgkv.backends.s3.signing import sign
 from sgkv.backends.s3.wire import Connection, Head
 
 _CODE = re.compile(rb"<Code>([^<]{1,64})</Code>")
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 _REJECTED = (400, 401, 403)
 """How a session that ended or was revoked is refused, with codes that are not documented."""
 _REGION = "x-amz-bucket-region"

@@ -20,6 +20,8 @@ from sgkv.backends.remote.stream import Stream
 _HEAD_PIECE, _MAX_HEAD = 4096, 65_536
 _MAX_TEXT = 65_536
 _TAIL = 16_384
+_MAX_DIGITS = 19
+"""Of a size; Python refuses to read a number of thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Head:
     @property
     def length(self) -> int | None:
         value = self.headers.get("content-length", "")
-        return int(value) if value.isdecimal() else None
+        return int(value) if value.isdecimal() and len(value) <= _MAX_DIGITS else None
 
 
 class Connection:
@@ -86,6 +88,8 @@ class Connection:
                 if head.headers.get("connection", "").lower() == "close":
                     self.reusable = False
                 return head
+            if deadline is not None and deadline.over:  # nor may these go on for ever
+                raise Abandoned
 
     def read_text(self, head: Head, deadline: Deadline | None) -> bytes:
         """The body of an error, as far as it matters; a body of unknown length ends the connection."""
@@ -106,10 +110,14 @@ class Connection:
 def _parse(head: bytes) -> Head:
     status, *lines = head.decode("latin-1").split("\r\n")
     words = status.split(" ", 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not _is_status(words[1]):
         raise Unreachable("the answer is not HTTP")
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     if words[0] == "HTTP/1.0":
         headers.setdefault("connection", "close")
     return Head(int(words[1]), headers)
+
+
+def _is_status(word: str) -> bool:
+    return len(word) == 3 and word.isdecimal()

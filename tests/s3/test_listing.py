@@ -19,6 +19,8 @@ NO_LISTINGS = [
     b"",
     b"<html><body>Please log in</body></html>",
     b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+    b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Size>1</Size></Contents></ListBucketResult>",
+    b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Size>big</Size></Contents></ListBucketResult>",
 ]
 
 
@@ -38,7 +40,11 @@ def backend(double: S3Double, open_s3: Open, prefix: str) -> S3Backend:
     return backend
 
 
-@pytest.mark.parametrize("body", NO_LISTINGS, ids=["empty", "a web page", "no way on"])
+@pytest.mark.parametrize(
+    "body",
+    NO_LISTINGS,
+    ids=["empty", "a web page", "no way on", "a row without a key", "a size that is none"],
+)
 def test_what_is_no_listing_is_not_an_empty_bucket(backend: S3Backend, double: S3Double, body: bytes) -> None:
     spoil_listings(double, body)
     with pytest.raises(ConnectionError):

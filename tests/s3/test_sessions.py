@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from botocore.credentials import ReadOnlyCredentials
-from botocore.exceptions import ConnectionClosedError
+from botocore.credentials import Credentials, ReadOnlyCredentials
+from botocore.exceptions import ClientError, ConnectionClosedError
 
 from sgkv.backends.base import Status
 from sgkv.backends.breaker import BreakerPolicy
@@ -198,6 +198,70 @@ def test_after_a_failure_callers_learn_of_it_at_once(
         keys.current(None)
     clock.now += 1
     assert keys.current(None).access_key == "1"
+
+
+@pytest.mark.parametrize("wrong", [KeyError("Expiration"), ValueError("no session"), RuntimeError("too old")])
+def test_an_answer_without_a_session_is_a_failure_like_any_other(clock: Clock, wrong: Exception) -> None:
+    asked = []
+
+    def answer() -> Grant:
+        asked.append(wrong)
+        raise wrong
+
+    keys = SessionKeys(answer, clock)
+    for _ in range(5):
+        with pytest.raises(Locked, match="CreateSession"):
+            keys.current(None)
+    assert len(asked) == 1
+
+
+def test_a_session_that_has_ended_when_it_comes_is_a_failure(clock: Clock) -> None:
+    asked = []
+
+    def answer() -> Grant:
+        asked.append(1)
+        return Grant(ReadOnlyCredentials("key", "secret", "token"), 0.0)
+
+    keys = SessionKeys(answer, clock)
+    for _ in range(5):
+        with pytest.raises(Locked, match="ended already"):
+            keys.current(None)
+    assert len(asked) == 1
+
+
+def test_a_service_that_answers_without_a_session_is_an_error(
+    double: S3Double, open_s3: Open, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = open_directory(double, open_s3, prefix)
+    double.mischief.choose = lambda method, path: Trouble(body=b"")
+    assert backend.probe([key_of(1)]) == ([False], Status.ERROR)
+    assert "holds no session" in caplog.text
+
+
+@pytest.mark.parametrize("plane", ["thin", "boto3"])
+@pytest.mark.parametrize(
+    "failure",
+    [ClientError({"Error": {"Code": "AccessDenied"}}, "AssumeRole"), RuntimeError("still expired")],
+    ids=["refused", "too old"],
+)
+def test_a_role_that_gives_no_keys_is_an_error_of_each_call(
+    double: S3Double,
+    open_s3: Open,
+    prefix: str,
+    plane: str,
+    failure: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a call of its own to another service raised, botocore passes on."""
+
+    def refuse(self: Credentials) -> ReadOnlyCredentials:
+        raise failure
+
+    monkeypatch.setattr(Credentials, "get_frozen_credentials", refuse)
+    backend = open_s3(double.options(prefix=prefix, plane=plane, list_seconds=None, attempts=1))
+    assert backend.probe([key_of(1)]) == ([False], Status.ERROR)
+    assert put(backend, key_of(1), DATA) is Status.ERROR
+    assert get(backend, key_of(1), 5) is Status.ERROR
 
 
 def test_a_rejected_session_is_replaced_once_for_all(service: Service, keys: SessionKeys) -> None:

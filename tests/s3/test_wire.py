@@ -203,3 +203,28 @@ def test_a_part_says_how_large_the_whole_is(double: S3Double, open_s3: Open, pre
     assert reader.get([GetItem(key_of(1), [Part(5000, memoryview(into))])]) == [Status.OK]
     assert into == data[5000:6000]
     assert reader.stats().used_bytes == 300_000
+
+
+_HUGE = b"9" * 5000
+"""More digits than Python makes a number of."""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + _HUGE + b"\r\n\r\n",
+        b"HTTP/1.1 " + _HUGE + b" OK\r\n\r\n",
+        b"HTTP/1.1 206 OK\r\nContent-Length: 5\r\nContent-Range: bytes 0-" + _HUGE + b"/7\r\n\r\nhello",
+    ],
+    ids=["length", "status", "range"],
+)
+def test_numbers_beyond_all_bounds_are_no_answer(script: list[Script], open_s3: Open, answer: bytes) -> None:
+    backend = backend_of(script, open_s3, GET=answer)
+    assert get(backend, key_of(1), 5) is Status.ERROR
+
+
+def test_interim_answers_without_end_hold_no_thread(script: list[Script], open_s3: Open) -> None:
+    backend = backend_of(script, open_s3, GET=b"HTTP/1.1 100 -\r\n\r\n" * 4_000_000)
+    began = time.monotonic()
+    assert backend.get([GetItem(key_of(1), [Part(0, memoryview(bytearray(5)))])]) == [Status.TIMEOUT]
+    assert time.monotonic() - began < _SECONDS / 2
