@@ -99,9 +99,9 @@ def run_copy(options: CopyOptions, common: Common) -> int:
         with ExitStack() as stack:
             one = stack.enter_context(opened(source, common.workers))
             other = stack.enter_context(opened(target, common.workers))
-            copy_blobs(one, other, selection, limits, run)
+            moved = copy_blobs(one, other, selection, limits, run)
             if options.both:
-                copy_blobs(other, one, selection, limits, run)
+                copy_blobs(other, one, selection, limits.beyond(moved), run)
 
     return perform(options.command, common, work)
 

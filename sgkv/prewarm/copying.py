@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sgkv.backends.base import Backend, BlobInfo, PutItem, Status
+from sgkv.prewarm.amounts import total
 from sgkv.prewarm.fetching import Fetcher
 from sgkv.prewarm.outcomes import Ended, Outcome
 from sgkv.prewarm.pace import Control
@@ -16,8 +17,8 @@ _PASSING = frozenset({Status.TIMEOUT, Status.BREAKER_OPEN, Status.ERROR})
 """Worth another try; anything else stays as it is."""
 
 
-def copy_blobs(source: Backend, target: Backend, selection: Selection, limits: Limits, run: Run) -> None:
-    """Copy what is selected and missing; `run` counts.
+def copy_blobs(source: Backend, target: Backend, selection: Selection, limits: Limits, run: Run) -> int:
+    """Copy what is selected and missing; `run` counts. Returns the bytes that it set out to copy.
 
     What the target has is the only record of what is done: a run that was killed leaves whole blobs
     and nothing else, and the next one goes on with what is missing. Raises UnavailableError where a
@@ -30,6 +31,7 @@ def copy_blobs(source: Backend, target: Backend, selection: Selection, limits: L
     run.note_copy(source.name, target.name, plan.namespaces)
     copier = Copier(Fetcher(source, run.control, Buffers()), target, run.control)
     run.over("copying", plan.todo, lambda blob: blob.key, copier.copy)
+    return total(plan.todo).bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 
 from sgkv.backends.base import Backend, BlobInfo, Status
@@ -28,6 +28,10 @@ class Limits:
     max_bytes: int | None = None
     hottest_first: bool = False
     """The most recently used first; otherwise last, so that the target's order by age is the source's."""
+
+    def beyond(self, moved: int) -> Limits:
+        """What is left of them after `moved` bytes."""
+        return self if self.max_bytes is None else replace(self, max_bytes=max(0, self.max_bytes - moved))
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,17 @@ class TestCopies:
         assert stored(tmp_path / "near") == stored(tmp_path / "far")
         assert len(stored(tmp_path / "near")) == 7
 
+    def test_a_limit_is_of_both_ways_together(self, config, tmp_path):
+        filled(tmp_path / "near", 2)
+        filled(tmp_path / "far", 3, OTHER)
+        sync = ["sync", "--config", config, "--from", "near", "--to", "far", "--both"]
+        done = prewarm(*sync, "--max-bytes", 3 * SIZE, "--json", tmp_path / "report.json")
+        assert done.exit_code == 0, done.output
+        assert (len(stored(tmp_path / "near")), len(stored(tmp_path / "far"))) == (3, 5)
+        report = json.loads((tmp_path / "report.json").read_text())
+        assert report["ended"] == "limit"
+        assert report["outcomes"]["left"] == {"items": 2, "bytes": 2 * SIZE}
+
     def test_a_selection_and_limits(self, config, tmp_path):
         filled(tmp_path / "far", 6)
         (tmp_path / "keys").write_text(f"# mine\n{key_of(2)}\n\n{key_of(4)}\n")
