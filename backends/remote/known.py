@@ -91,15 +91,17 @@ class KnownKeys:
 
     def miss_under(self, prefix: str) -> None:
         """Take in that nothing is there under a prefix."""
+        now = self.clock()
         with self._lock:
-            keys = self._groups.under(prefix)
-        self.miss(keys)
+            for key in self._groups.under(prefix):
+                self._miss(key, now)
 
     def miss_unlisted(self, listed: set[str], began: float) -> None:
         """A listing begun at `began` found only `listed`: what was known before and is not there is gone."""
-        with self._lock:
-            lost = [key for key, (_, at) in self._blobs.items() if at < began and key not in listed]
-        self.miss(lost)
+        now = self.clock()
+        with self._lock:  # all at once: what is written meanwhile must not be taken for lost
+            for key in [key for key, (_, at) in self._blobs.items() if at < began and key not in listed]:
+                self._miss(key, now)
 
     def touch(self, keys: Sequence[str]) -> None:
         with self._lock:
