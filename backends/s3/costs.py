@@ -45,8 +45,9 @@ class Cost:
     price: float
 
 
-_PROBES = 20
-"""Existence checks of a lookup that nothing local answers: rounds of galloping over a chain of hundreds."""
+_PROBES = 40
+"""Existence checks of a lookup that nothing local answers: three rounds for where a chain of hundreds ends,
+and one for the pages there."""
 
 
 def bill(use: Use, prices: Prices) -> list[Cost]:
