@@ -171,7 +171,7 @@ class CodedBackend(Wrapper):
         heads = self._heads([items[at].key for at in which], deadline) if which else []
         none, openings = [], dict[int, Opening]()
         for at, head in zip(which, heads, strict=True):
-            if head is None:
+            if head is None or (head is Status.SHORT and not self._sealed_only):
                 none.append(at)
                 statuses[at] = otherwise or statuses[at]
             elif isinstance(head, Status):
@@ -214,7 +214,7 @@ class CodedBackend(Wrapper):
             statuses[at] = status
 
     def _heads(self, keys: Sequence[str], deadline: Deadline | None) -> list[Head | Status | None]:
-        """The head of each blob; None for a blob without one."""
+        """The head of each blob; None for a blob without one, SHORT for one that no head fits in."""
         found = self._read_starts(keys, [BLOCK] * len(keys), deadline)
         heads = [_head(start) for start in found]
         large = [at for at, head in enumerate(heads) if isinstance(head, int)]
@@ -251,7 +251,7 @@ class CodedBackend(Wrapper):
 def _head(start: memoryview | Status) -> Head | Status | int | None:
     """The head that a blob begins with; its size, where `start` ends before; None where there is none."""
     if isinstance(start, Status):
-        return None if start is Status.SHORT else start  # no envelope is that short
+        return start
     if not is_envelope(start):
         return None
     try:

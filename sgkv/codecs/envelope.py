@@ -136,6 +136,9 @@ def decode_head(raw: memoryview) -> Head:
         raise HeaderError("envelope fields describe no blob")
     if min(envelope.page_bytes, envelope.header_bytes, *envelope.section_sizes) < 1:
         raise HeaderError("envelope fields describe no sections")
+    header, *pages = envelope.section_sizes
+    if header > envelope.header_bytes + TAG_BYTES or max(pages) > envelope.page_bytes + TAG_BYTES:
+        raise HeaderError("envelope fields describe sections that are larger than what is in them")
     return Head(envelope, meta, bytes(raw[_META + meta_size : end]), size)
 
 

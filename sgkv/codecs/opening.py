@@ -20,32 +20,33 @@ class Opening:
     item: GetItem
     reader: Reader
     _places: list[int] = field(init=False)
-    _stored: list[Buffer] = field(init=False)
+    _stored: list[Buffer] = field(init=False, default_factory=list)
+    """Memory of our own, from `request` to `finish`: many reads of a batch wait for those before them."""
 
     def __post_init__(self) -> None:
-        sizes = self.reader.head.envelope.section_sizes
         self._places = sorted({place for part in self.item.parts for place, *_ in self._cuts(part)})
-        self._stored = [memoryview(bytearray(sizes[place])) for place in self._places]
 
     @property
     def size(self) -> int:
         """Stored bytes to read."""
-        return sum(map(len, self._stored))
+        return sum(self._sizes())
 
     def request(self) -> GetItem:
         """What to read of the stored blob, into memory of our own."""
         offsets = self.reader.head.offsets
+        self._stored = [memoryview(bytearray(size)) for size in self._sizes()]
         parts = [
             Part(offsets[place], stored) for place, stored in zip(self._places, self._stored, strict=True)
         ]
         return GetItem(self.item.key, parts)
 
     def finish(self, deadline: Deadline | None) -> Status:
-        """Open what was read, and fill the item's parts with it: OK, CORRUPT or TIMEOUT."""
+        """Open what was read, and fill the item's parts with it: OK, CORRUPT or TIMEOUT. Once."""
+        read, self._stored = self._stored, []
         try:
             plain = {
                 place: memoryview(self.reader.section(place, stored))
-                for place, stored in zip(self._places, self._stored, strict=True)
+                for place, stored in zip(self._places, read, strict=True)
             }
         except DamagedError:
             return Status.CORRUPT
@@ -55,6 +56,10 @@ class Opening:
             for part in self.item.parts:
                 self._fill(part, plain)
             return Status.OK if checked(self.item) else Status.CORRUPT
+
+    def _sizes(self) -> list[int]:
+        sizes = self.reader.head.envelope.section_sizes
+        return [sizes[place] for place in self._places]
 
     def fits(self) -> bool:
         """Whether all that the parts want is in the blob."""

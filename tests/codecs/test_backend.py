@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from sgkv.backends.base import Backend, GetItem, Part, Status
+from sgkv.backends.base import Backend, GetItem, Part, PutItem, Status
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.disk import DiskBackend
 from sgkv.chunk.header import blob_size
+from sgkv.codecs import backend
 from sgkv.codecs.backend import CodedBackend
 from sgkv.codecs.coding import Recipe
 from sgkv.codecs.locksmith import Locksmith
+from sgkv.codecs.opening import Opening
 from tests.backends.contract import BackendTests
 from tests.codecs.conftest import LAYOUT, chunk, outcome, put
 
@@ -125,3 +127,32 @@ def test_what_it_did_is_counted(disk: Backend) -> None:
     put(coded, chunk())
     counters = coded.stats().counters
     assert 0 < counters["coded_stored_bytes"] < counters["coded_raw_bytes"]
+
+
+def test_memory_of_a_batch_is_bounded(disk: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored is held for some blobs at a time, not for all that were asked for."""
+    held, most = [], 0
+    request = Opening.request
+
+    def watched(opening: Opening) -> GetItem:
+        nonlocal most
+        held.append(opening)
+        most = max(most, sum(len(stored) for one in held for stored in one._stored))
+        return request(opening)
+
+    monkeypatch.setattr(Opening, "request", watched)
+    coded, chunks = CodedBackend(disk, Recipe("zstd:1")), [chunk(seed=seed) for seed in range(20)]
+    put(coded, *chunks)
+    (size, *_) = (blob.size for blob in disk.scan())
+    monkeypatch.setattr(backend, "_SCRATCH_BYTES", 2 * size)
+    assert coded.get([one.read().item() for one in chunks]) == [Status.OK] * 20
+    assert len(held) == 20
+    assert most <= 2 * size
+
+
+def test_a_blob_cut_to_almost_nothing_is_no_unsealed_one(disk: Backend, locksmith: Locksmith) -> None:
+    """As power cuts leave it: taken out of use, and not kept as if somebody had its key."""
+    of = chunk()
+    disk.put([PutItem(of.key, [memoryview(b"torn")])])
+    coded = CodedBackend(disk, Recipe("zstd:1", locksmith=locksmith), sealed_only=True)
+    assert outcome(coded, of) is Status.SHORT

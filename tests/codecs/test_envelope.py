@@ -84,6 +84,8 @@ def test_any_changed_byte_is_refused(at: int) -> None:
         {"sizes": pack_sizes([1] * 1000)},
         {"page_bytes": 0},
         {"header_bytes": -1},
+        {"sizes": pack_sizes([4096 + 17, 5])},
+        {"sizes": pack_sizes([3, 8 + 17])},
     ],
 )
 def test_fields_that_describe_nothing_are_refused(changes: dict[str, object]) -> None:
