@@ -44,11 +44,15 @@ class Kept(Generic[C]):
 
     def give(self, connection: C) -> None:
         """Keep a connection whose last answer was read to its end."""
+        now = time.monotonic()
         with self._lock:
+            surplus = self._take_old(now)
             if not self._closed and len(self._idle) < self._most:
-                self._idle.append((time.monotonic(), connection))
-                return
-        connection.close()
+                self._idle.append((now, connection))
+            else:
+                surplus.append(connection)
+        for one in surplus:
+            one.close()
 
     def drop(self) -> None:
         """Close what is idle: whoever answers there is not whom it was."""
@@ -66,3 +70,10 @@ class Kept(Generic[C]):
     def _pop(self) -> tuple[float, C] | None:
         with self._lock:
             return self._idle.pop() if self._idle else None
+
+    def _take_old(self, now: float) -> list[C]:
+        """Those at the bottom that nobody has needed for too long."""
+        old: list[C] = []
+        while self._idle and now - self._idle[0][0] >= _IDLE_SECONDS:
+            old.append(self._idle.pop(0)[1])
+        return old
