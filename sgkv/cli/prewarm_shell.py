@@ -63,7 +63,7 @@ def perform(command: str, common: Common, work: Callable[[Run], None]) -> int:
         except (AddressError, ImportError, JournalError, PromptError, SelectionError, TierError) as error:
             typer.echo(str(error), err=True)
             return USAGE
-        except (EngineError, UnavailableError) as error:
+        except (EngineError, OSError, UnavailableError) as error:  # such as a disk with no room for state
             typer.echo(str(error), err=True)
             control.stop(Ended.GAVE_UP)
     report = run.report(command)

@@ -75,9 +75,12 @@ class Engine:
         address = url.rstrip("/").removesuffix("/v1")
         if not address.startswith(("http://", "https://")):
             raise AddressError(f"{url!r} is no address: write http://HOST:PORT")
-        self._http = httpx.Client(
-            base_url=address, headers=headers, timeout=timeout, limits=limits, trust_env=False
-        )
+        try:
+            self._http = httpx.Client(
+                base_url=address, headers=headers, timeout=timeout, limits=limits, trust_env=False
+            )
+        except httpx.InvalidURL as error:
+            raise AddressError(f"{url!r} is no address: {error}") from error
 
     def facts(self) -> EngineFacts:
         """Ask the server. Raises EngineError where it does not list its model."""

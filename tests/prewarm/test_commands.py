@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from sgkv.cli.app import app
+from sgkv.prewarm.journal import Journal
 from sgkv.testing.waiting import wait_until
 from tests.prewarm.blobs import OTHER, SIZE, contents, disk, fill, flip, key_of, path_of
 from tests.prewarm.openai_server import Server, serving
@@ -245,9 +247,24 @@ class TestCompute:
     def test_a_file_that_is_not_there(self, server, tmp_path):
         assert prewarm("compute", tmp_path / "missing.jsonl", "--url", server.url).exit_code == 2
 
-    def test_an_address_that_is_none(self, tmp_path):
+    @pytest.mark.parametrize("url", ["localhost", "http://host:port"])
+    def test_an_address_that_is_none(self, tmp_path, url):
         (tmp_path / "p.txt").write_text("a")
-        assert prewarm("compute", tmp_path / "p.txt", "--url", "localhost").exit_code == 2
+        done = prewarm("compute", tmp_path / "p.txt", "--url", url)
+        assert done.exit_code == 2
+        assert "is no address" in done.output
+
+    def test_state_that_cannot_be_kept_ends_the_run_with_a_report(self, server, tmp_path, monkeypatch):
+        def full(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(Journal, "add", full)
+        (tmp_path / "p.txt").write_text("a\nb\n")
+        report = tmp_path / "report.json"
+        done = prewarm("compute", tmp_path / "p.txt", "--lines", "--url", server.url, "--json", report)
+        assert done.exit_code == 3
+        assert "No space left" in done.output
+        assert json.loads(report.read_text())["ended"] == "gave_up"
 
 
 class TestProcesses:
