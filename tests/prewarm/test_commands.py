@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -313,6 +314,20 @@ class TestProcesses:
         items = {name: amount["items"] for name, amount in report["outcomes"].items()}
         assert items["copied"] == len(self.files(tmp_path / "near"))
         assert sum(items.values()) == 60
+
+    def test_a_second_signal_waits_for_nothing(self, tmp_path):
+        (tmp_path / "p.txt").write_text("a\nb\nc\n")
+        answer = threading.Event()
+        with serving(Server(before_reply=lambda number: answer.wait(60))) as server:
+            process = self.start("compute", tmp_path / "p.txt", "--lines", "--url", server.url, "--quiet")
+            wait_until(lambda: len(server.posts) == 2, "two prompts under way", 60)
+            process.send_signal(signal.SIGINT)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.communicate(timeout=1)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=10)
+            answer.set()
+        assert process.returncode == -signal.SIGINT
 
     def test_prompts_that_were_answered_before_a_kill_are_not_sent_again(self, tmp_path):
         prompts, workers, kills = 24, 2, 3
