@@ -22,20 +22,22 @@ def fetch(
 
     One buffer is read into while the one before is on its way to the device. Pages are checked before
     they are sent, so nothing unverified reaches the device; after a miss some slots may be filled. What
-    was sent has arrived when this returns.
+    was sent has arrived when this ends, however it does.
     """
-    reason = None
-    for part in _batches(span, pages, ring, session.pages_per_chunk):
-        buffer = ring.next()
-        reasons = session.get(span.part(part.start, part.stop), _views(buffer, pages, len(part)), deadline)
-        reason = next(filter(None, reasons), None)
-        if reason is not None:
-            break
-        ring.to_device(
-            buffer, len(part) * pages.page_bytes, partial(pages.unpack, _slots(slots, pages, part))
-        )
-    ring.drain()
-    return reason
+    try:
+        for part in _batches(span, pages, ring, session.pages_per_chunk):
+            buffer = ring.next()
+            views = _views(buffer, pages, len(part))
+            reasons = session.get(span.part(part.start, part.stop), views, deadline)
+            reason = next(filter(None, reasons), None)
+            if reason is not None:
+                return reason
+            ring.to_device(
+                buffer, len(part) * pages.page_bytes, partial(pages.unpack, _slots(slots, pages, part))
+            )
+    finally:
+        ring.drain()
+    return None
 
 
 def save(
@@ -45,17 +47,21 @@ def save(
     slots: torch.Tensor,
     ring: Ring,
     deadline: Callable[[], Deadline],
+    valid: Callable[[], bool] = lambda: True,
 ) -> int:
     """Store the pages at `slots`; how many are stored then, counted from the first.
 
     One buffer is packed and fetched while the one before goes to the store; each batch has a `deadline`
-    of its own. Stops after a batch of which the store did not take everything.
+    of its own. Stops after a batch of which the store did not take everything, and where the pages are not
+    `valid` any more.
     """
     stored = 0
     waiting: tuple[range, StagingBuffer, Event] | None = None
     for part in [*_batches(span, pages, ring, session.pages_per_chunk), None]:
         upcoming = None
         if part is not None:
+            if not valid():
+                break
             buffer = ring.next()
             pack = partial(pages.pack, _slots(slots, pages, part))
             upcoming = part, buffer, ring.to_host(buffer, len(part) * pages.page_bytes, pack)

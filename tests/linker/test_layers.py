@@ -8,9 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sgkv.backends.deadline import Deadline
+from sgkv.store.span import Span
+from sgkv.transfer.chunks import fetch
 from sgkv.transfer.layers import HostPages, load_layers
 from sgkv.transfer.pages import DevicePages
-from sgkv.transfer.staging import Ring
+from sgkv.transfer.staging import Ring, StagingBuffer
 
 TIMES = st.integers(1, 1000)
 
@@ -137,3 +140,35 @@ def _reversed_into(source: torch.Tensor, buffer: torch.Tensor) -> None:
 def test_a_ring_of_one_buffer_is_refused():
     with pytest.raises(ValueError, match="two buffers"):
         Ring(torch.device("cpu"), 8, buffers=1)
+
+
+class Breaks:
+    """A session that has one chunk to give, and then an error."""
+
+    pages_per_chunk = 1
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def get(self, span: Span, _targets: object, _deadline: Deadline) -> list[None]:
+        self.asked += 1
+        if self.asked > 1:
+            raise RuntimeError("a session that breaks")
+        return [None] * len(span.hashes)
+
+
+def test_what_was_sent_has_arrived_also_when_a_read_raises():
+    """The slots are given back to the engine then."""
+    device = DevicePages([torch.zeros(32, 4)], page_size=8)
+    ring = Ring(torch.device("cpu"), device.page_bytes)
+    sent: list[Late] = []
+
+    def to_device(buffer: StagingBuffer, _size: int, _unpack: object) -> Late:
+        buffer.done = late = Late()
+        sent.append(late)
+        return late
+
+    ring.to_device = to_device
+    with pytest.raises(RuntimeError, match="breaks"):
+        fetch(Breaks(), Span(["a", "b"], ()), device, torch.arange(16), ring, Deadline(None))
+    assert [late.done for late in sent] == [True]

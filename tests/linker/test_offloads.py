@@ -115,6 +115,27 @@ def test_reset_forgets_what_is_queued(linked: Linked, gate: Gate):
     assert linked.offload([kv(keys, range(1, 5))])
 
 
+def test_after_a_reset_nothing_more_is_read(linkers: LinkerRig):
+    """Nor by an offer of many batches to a slow tier: the pages hold something else by then."""
+    pool, keys = make.mha(pages=50).device, chain(48)
+    fill(pool, 1)
+    written = rows(pool, range(1, 49))
+    engine = {"exists_deadline": 0.1, "get_deadline": 30, "set_deadline": 2}
+    slow = {"simulate": {"latency": 0.4}}
+    window = {"offload_window": 50 * PAGE}
+    linked = linkers.open(pool, names="disk", disk=slow, engine=engine, linker=window)
+    assert offer(linked, keys, range(1, 49))
+    wait_until(lambda: linked.counted("written_bytes", "disk") > 0, "the first batch")
+    linked.linker.reset()
+    fill(pool, 2)
+    linked.linker.close()
+    again = linkers.open(pool, names="disk")
+    found = again.lookup([kv(keys)])[-1]
+    assert found < 48
+    assert again.load([kv(keys[:found], range(1, found + 1))])
+    assert same(rows(pool, range(1, found + 1)), [layer[: found * PAGE] for layer in written])
+
+
 def test_the_second_rank_of_a_replicated_pool_writes_nothing(linkers: LinkerRig):
     pool = make.mla().device
     fill(pool, 1)

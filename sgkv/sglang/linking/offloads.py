@@ -114,9 +114,9 @@ class Offloading:
         for event in offer.ready:
             event.synchronize()
         # Side pools first: KV without them is no hit, and asked for first.
-        return all(self._store_pool(move) for move in reversed(offer.moves))
+        return all(self._store_pool(move, generation) for move in reversed(offer.moves))
 
-    def _store_pool(self, move: PageMove) -> bool:
+    def _store_pool(self, move: PageMove, generation: int) -> bool:
         """Store what is not there yet. SGLang offers what it has just loaded, too."""
         there = leading(move.session.contains(move.span, Deadline(self._exists_deadline)))
         self._counters.add("offload_present_pages", there)
@@ -126,7 +126,7 @@ class Offloading:
         wanted = len(left.span.hashes)
         stored = save(
             left.session, left.span, left.pool.pages, left.slots, self._ring,
-            lambda: Deadline(self._set_deadline),
+            lambda: Deadline(self._set_deadline), lambda: generation == self._generation,
         )  # fmt: skip
         self._counters.add("offload_wasted_pages", wanted - stored)
         return stored == wanted
