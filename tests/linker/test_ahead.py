@@ -180,3 +180,16 @@ def test_memory_under_a_read_is_not_free_before_it_has_ended(linkers: LinkerRig,
     linked.linker.forget("r")
     assert held(linked) > 0
     wait_until(lambda: held(linked) == 0, "the read to end")
+
+
+def test_a_request_of_which_nothing_could_be_read_is_computed(linkers: LinkerRig, keys: list[str]):
+    """SGLang's cache-aware policies look up twice a step: the second one must not begin all over."""
+    engine = {"exists_deadline": 30, "get_deadline": 0.2, "set_deadline": 30}
+    linked = stored(linkers, keys, disk={"simulate": {"bandwidth": 64 << 10}}, engine=engine)
+    assert linked.lookup([kv(keys)])[-1] == 8
+    wait_until(lambda: linked.counted("miss_pages", "timeout") >= 8, "the reads to give up")
+    assert linked.linker.not_yet("r")
+    assert linked.lookup([kv(keys)]) == []
+    assert linked.lookup([kv(keys)]) == []
+    assert not linked.linker.not_yet("r")
+    wait_until(lambda: linked.lookup([kv(keys)]) != [], "another try")

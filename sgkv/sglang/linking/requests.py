@@ -31,6 +31,8 @@ class _Asked:
     answer: Restorable
     failures: int
     """Pages that were known to be unreadable then."""
+    stands: Deadline
+    """Until then an answer of nothing, since nothing could be read, is not looked up again."""
 
 
 class Requests:
@@ -61,19 +63,24 @@ class Requests:
         the answer stays, unless one of them turns out to be unreadable.
         """
         keys, early, asked = kv_keys(transfers), self._ahead.get(rid), self._asked.get(rid)
+        known = asked if asked is not None and self._same(asked, keys) else None
+        if known is not None and not known.answer.lengths and not known.stands.over:
+            return ()
         failures = early.failures if early is not None else 0
-        if early is not None and asked is not None and self._same(asked, keys):
-            if failures == asked.failures:
-                return asked.answer.lengths
-            answer = asked.answer.without(early)
+        if early is not None and known is not None:
+            if failures == known.failures:
+                return known.answer.lengths
+            answer = known.answer.without(early)
         else:
             answer = look_up(transfers, before, self._shelves, Deadline(self._exists_deadline))
             self._counters.lookup(answer.asked, answer.pages, answer.reason)
+            known = None
         if answer.lengths:
             self._ahead.begin(rid, answer.wanted, self._get_deadline)
-            self._remember(rid, _Asked(keys, before, answer, failures))
         else:
             self.forget(rid)
+        if answer.lengths or known is not None:
+            self._remember(rid, _Asked(keys, before, answer, failures, Deadline(self._get_deadline)))
         return answer.lengths
 
     def before(self, rid: str) -> Sequence[str] | None:
