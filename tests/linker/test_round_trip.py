@@ -151,6 +151,13 @@ def test_recurrent_state_goes_with_the_last_page(linkers: LinkerRig):
     assert torch.equal(cache.conv[0][:, 6], state[1])
 
 
+def test_state_that_cannot_be_written_in_place_is_refused(linkers: LinkerRig):
+    requests = recurrent(1)
+    requests.mamba_pool.mamba_cache.temporal = torch.zeros(2, 8, 4, 8, 6).transpose(3, 4)
+    with pytest.raises(UnservedPoolError, match="SimpleNamespace"):
+        linkers.open(make.mha().device, requests=requests)
+
+
 def test_a_pool_of_another_kind_is_refused_at_once(linkers: LinkerRig):
     with pytest.raises(UnservedPoolError, match=r"DSATokenToKVPool.*--hicache-storage-backend sgkv"):
         linkers.open(make.indexer()[1].device)

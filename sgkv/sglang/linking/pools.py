@@ -113,8 +113,9 @@ def _recurrent(requests: Any, start: int) -> LinkedPool:
 
 def recurrent_pool(pool: Any, states: Sequence[torch.Tensor], layers: Mapping[int, int]) -> LinkedPool:
     """`states` are ``[layer, slot, ...]``, of any dtypes."""
-    planes = [[layer.flatten(1).view(torch.uint8) for layer in state] for state in states]
     try:
+        # Views, or an error: a copy would be all that loads fill.
+        planes = [[layer.view(len(layer), -1).view(torch.uint8) for layer in state] for state in states]
         pages = DevicePages(*planes, page_size=1)
     except (ValueError, RuntimeError) as error:
         raise _unserved(pool, str(error)) from error
