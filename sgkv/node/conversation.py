@@ -60,8 +60,13 @@ class Conversation:
         except (WireError, OSError) as error:
             logger.warning("sgkv: the connection of process %d is ended: %s", self.peer.pid, error)
             self._service.store.counters.add("broken_connections")
+            if self._desk.holdings.has_rooms:
+                self._channel.await_end()  # the peer may be writing there
         finally:
-            self._desk.holdings.give_back()
+            # In this order: who cannot say `Return` any more does not count what it read.
+            self._channel.hang_up()
+            if not self._service.leaving:  # else it is us who ended this, and the peer may be writing still
+                self._desk.holdings.give_back()
             self._channel.close()
 
     def hang_up(self) -> None:
@@ -74,7 +79,7 @@ class Conversation:
 
     def _greet(self) -> bool:
         """Whether the peer may stay."""
-        hello, descriptor = self._channel.receive(time.monotonic() + _PATIENCE, _PATIENCE)
+        hello, descriptor = self._channel.receive(time.monotonic() + _PATIENCE)
         _close(descriptor)
         service = self._service
         if not isinstance(hello, wire.Hello):
@@ -128,7 +133,6 @@ class Conversation:
                 broken = error
         if broken is not None:
             raise broken
-        self._desk.holdings.give_back()
         return wire.Refused("an error of the daemon's own: see its log")
 
     def _say(self, message: wire.Message, descriptor: int | None = None) -> None:

@@ -19,6 +19,8 @@ from sgkv.node.wire import MAX_MESSAGE, Message, WireError
 
 _LENGTH = struct.Struct("<I")
 _MAX_DESCRIPTORS = 4
+_LOST = 1 << 16
+"""Bytes of what nobody reads, at a time."""
 _LEAST = 0.001
 """Seconds for one system call where no time is left: the answer may be there already."""
 
@@ -55,19 +57,19 @@ class Channel(Generic[M]):
             data = data[socket.send_fds(self._socket, [data], [descriptor]) :]
         self._socket.sendall(data)
 
-    def receive(self, until: float | None, patience: float) -> tuple[M, int | None]:
+    def receive(self, until: float | None, patience: float = 0.0) -> tuple[M, int | None]:
         """The next message, and the descriptor that came with it, which is the caller's to close.
 
-        It may begin until `until` (None: whenever the peer likes), and then has `patience` seconds.
+        It is here by `until`; where that is None, `patience` seconds after the peer has begun it.
         """
         self._wait_until(until)
         first, descriptors, _, _ = socket.recv_fds(
             self._socket, _LENGTH.size, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
         )
         try:
-            self._wait_until(time.monotonic() + patience)
-            head = first + self._exactly(_LENGTH.size - len(first)) if first else _ended()
-            message = self._decode(self._exactly(_length(head)))
+            ends = time.monotonic() + patience if until is None else until
+            head = first + self._exactly(_LENGTH.size - len(first), ends) if first else _ended()
+            message = self._decode(self._exactly(_length(head), ends))
         except BaseException:
             _close_all(descriptors)
             raise
@@ -78,6 +80,14 @@ class Channel(Generic[M]):
         """Hear no more: who waits for a message is woken, who is about to answer may."""
         with suppress(OSError):  # the peer was faster
             self._socket.shutdown(socket.SHUT_RD)
+
+    def await_end(self) -> None:
+        """Say that no answer will come, and wait until the peer has let go; what it still says is lost."""
+        with suppress(OSError):  # it has
+            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.settimeout(None)
+            while self._socket.recv(_LOST):
+                pass
 
     def close(self) -> None:
         """Whoever waits on the connection is woken."""
@@ -91,10 +101,11 @@ class Channel(Generic[M]):
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise WireError(f"not a message of this protocol: {error}") from error
 
-    def _exactly(self, size: int) -> bytearray:
+    def _exactly(self, size: int, until: float) -> bytearray:
         data = bytearray(size)
         view = memoryview(data)
         while view:
+            self._wait_until(until)
             received = self._socket.recv_into(view)
             if not received:
                 _ended()

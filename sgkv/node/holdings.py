@@ -23,6 +23,11 @@ class Holdings:
         """Blocks of the arena that cannot be evicted because of this connection."""
         return sum(map(_blocks, list(self._batches)))
 
+    @property
+    def has_rooms(self) -> bool:
+        """Whether the peer may be writing into the arena."""
+        return any(isinstance(batch, Rooms) for batch in self._batches)
+
     def require_place(self) -> None:
         """Raises WireError where the peer holds as much as it may."""
         if len(self._batches) >= _MOST:

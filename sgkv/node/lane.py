@@ -97,9 +97,7 @@ class Lane:
             sock.connect(str(path))
             self._daemon = _process(sock)
             self._channel.send(wire.Hello(wire.VERSION, token, f"sgkv {__version__}"), until)
-            self.welcome, self.descriptor = _welcomed(
-                *self._channel.receive(until, max(0.0, until - time.monotonic()))
-            )
+            self.welcome, self.descriptor = _welcomed(*self._channel.receive(until))
         except BaseException:
             self.close()
             raise
@@ -140,7 +138,7 @@ class Lane:
 
     def hear(self, answer: type[R], until: float) -> R:
         """Wait for the answer to the oldest request that has none yet, which must be an `answer`."""
-        reply, extra = self._channel.receive(until, max(0.0, until - time.monotonic()))
+        reply, extra = self._channel.receive(until)
         self._unanswered -= 1
         if extra is not None:
             os.close(extra)

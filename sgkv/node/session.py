@@ -62,7 +62,8 @@ class AttachedSession(PageSession):
         self._regions = regions
         self._counters = counters
         self._fence = fence
-        self._uncleared = False
+        self._clears, self._cleared = 0, 0
+        """How often it was to be cleared, and which of these the daemon has done."""
 
     def lookup(self, span: Span, deadline: Deadline) -> Found:
         def ask(lane: Lane, until: float) -> wire.Found:
@@ -116,6 +117,7 @@ class AttachedSession(PageSession):
                 batch.run(
                     lambda piece: wire.Keep(*self._asked(lane, span, until, piece), _packed(pages, piece)),
                     lambda piece: done.extend(_flags(lane.hear(wire.Flags, until), len(piece))),
+                    ahead=1,  # whatever ends this call, the daemon must not go on to read pages of ours
                 )
             else:
                 batch.write(
@@ -143,16 +145,17 @@ class AttachedSession(PageSession):
 
     def clear(self) -> None:
         """Where the daemon cannot be told, nothing is read until it could be: every call tries first."""
-        self._uncleared = True
+        self._clears += 1
         self._call(lambda _lane, _until: None, Deadline(_CLEAR_SECONDS))
 
     def _call(self, work: Callable[[Lane, float], T], deadline: Deadline) -> T | MissReason:
         """`work` on a connection, after what was to be cleared is."""
 
         def cleared(lane: Lane, until: float) -> T:
-            if self._uncleared:
+            asked = self._clears
+            if self._cleared < asked:
                 lane.ask(wire.Clear(lane.number(self, until)), wire.Done, until)
-                self._uncleared = False
+                self._cleared = asked  # and not what was asked for meanwhile
             return work(lane, until)
 
         return self._link.call(cleared, deadline)

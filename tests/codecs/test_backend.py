@@ -11,7 +11,6 @@ from sgkv.backends.base import Backend, GetItem, Part, PutItem, Status
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.disk import DiskBackend
 from sgkv.chunk.header import blob_size
-from sgkv.codecs import backend
 from sgkv.codecs.backend import CodedBackend
 from sgkv.codecs.coding import Recipe
 from sgkv.codecs.locksmith import Locksmith
@@ -144,7 +143,7 @@ def test_memory_of_a_batch_is_bounded(disk: Backend, monkeypatch: pytest.MonkeyP
     coded, chunks = CodedBackend(disk, Recipe("zstd:1")), [chunk(seed=seed) for seed in range(20)]
     put(coded, *chunks)
     (size, *_) = (blob.size for blob in disk.scan())
-    monkeypatch.setattr(backend, "_SCRATCH_BYTES", 2 * size)
+    monkeypatch.setattr("sgkv.codecs.backend._SCRATCH_BYTES", 2 * size)
     assert coded.get([one.read().item() for one in chunks]) == [Status.OK] * 20
     assert len(held) == 20
     assert most <= 2 * size

@@ -4,6 +4,7 @@ The fixtures of this folder stand in for those of `tests/store`. Left out are te
 tier, which a daemon must have, and tests that reach into a store of this process.
 """
 
+from sgkv.backends.deadline import Deadline
 from tests.store.conftest import chain, found_in, layout, namespace, put, random_pages, read
 from tests.store.test_session import (  # noqa: F401 - collected here
     test_a_longer_query_hits_its_stored_prefix_and_says_why_it_ends,
@@ -38,3 +39,24 @@ def test_what_was_loaded_into_memory_expires_with_what_it_came_from(node_rig):
     assert store.stats().tiers["cpu"].blobs == 4
     now[0] += 2
     assert all(read(session, chain(4))[0])
+
+
+def test_what_is_cleared_while_an_earlier_clear_is_under_way_is_cleared_again(node_rig):
+    session = node_rig.store().open(namespace(), layout())
+    told = []
+
+    class Told:
+        def number(self, *_):
+            return 0
+
+        def ask(self, request, *_):
+            told.append(request)
+            if len(told) == 1:
+                session.clear()  # by another thread, before it hears that the first is done
+
+    session._link.call = lambda work, _deadline: work(Told(), 0.0) if len(told) != 1 else None
+    session.clear()
+    assert len(told) == 1
+    told.append("a read")
+    session._call(lambda _lane, _until: None, Deadline(1))
+    assert len(told) == 3
