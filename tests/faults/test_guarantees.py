@@ -14,10 +14,13 @@ NAMED = sorted(set(re.findall(r"`([a-z0-9_/]+)::([A-Za-z0-9_]+)`", TEXT)) - {("b
 
 @cache
 def defined(file: str) -> set[str]:
+    """Functions, and what is imported to be collected here too."""
     path = ROOT / "tests" / f"{file}.py"
     if not path.exists():
         return set()
-    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return imported | {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED, ids=[name for _, name in NAMED])
