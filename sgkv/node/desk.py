@@ -117,6 +117,7 @@ class Desk:
             if mine:
                 lent = session.lend(span, deadline)
         self.holdings.add(lent)
+        self._service.trim(session)
         places = [-1 if lease is None else lease.offset for lease in lent.leases]
         return wire.Lent(_missed(lent.reasons), lent.served_by, wire.packed_places(places))
 
@@ -140,6 +141,7 @@ class Desk:
     def _fill(self, request: wire.Fill) -> wire.Message:
         session, span, deadline = self._asked(request)
         pages = self._pages(session, span.hashes, request.buffers)
+        self._service.trim(session)  # of what was loaded behind earlier ones
         with self._service.turns.turn(_size(session, span.hashes), deadline) as mine:
             if not mine:
                 return wire.Outcome(_missed([MissReason.TIMEOUT] * len(pages)), {})

@@ -47,13 +47,20 @@ class Quotas:
         limits = list(self._limits(session, access, namespace_quota))
         return all(self._within(session, span, groups, quota) for groups, quota in limits)
 
+    def trim(self, session: Session, access: Access, namespace_quota: int | None) -> None:
+        """Give up what reads have loaded past the quotas, coldest first."""
+        for groups, quota in self._limits(session, access, namespace_quota):
+            over = self._arena.held_by(groups) - quota
+            if over > 0:
+                self._arena.shrink(groups, over + quota // _SLACK)
+
     def _limits(
         self, session: Session, access: Access, namespace_quota: int | None
     ) -> Iterator[tuple[Sequence[str], int]]:
         quota = access.quota(session.namespace.tenant)
         if quota is not None:
             with self._lock:
-                groups = list(self._groups[session.namespace.tenant])
+                groups = list(self._groups.get(session.namespace.tenant, ()))
             yield groups, quota
         if namespace_quota is not None:
             yield [session.arena_group], namespace_quota

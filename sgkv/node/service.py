@@ -102,6 +102,10 @@ class Service:
             self.store.counters.add("over_quota_pages", len(span.hashes))
         return fits
 
+    def trim(self, session: Session) -> None:
+        """After a read, which may have loaded pages: keep to the quotas."""
+        self.quotas.trim(session, self.rules.access, self.rules.namespace_quota)
+
 
 class _Mapped:
     """A mapping that is kept while some connection uses it; memoryviews cannot be referred to weakly."""

@@ -107,6 +107,18 @@ def test_a_tenant_past_its_quota_loses_its_own_oldest_pages(node_rig):
     assert found_in(blue, chain(4, 5)).pages == 4
 
 
+def test_a_tenant_that_only_reads_keeps_to_its_quota_too(node_rig):
+    """What it reads from slower tiers goes into memory, and not at the cost of others."""
+    node = node_rig.node(rules=Rules(Access(tenants=TENANTS)))
+    blue = node_rig.attach(node, token="blue secret").open(namespace(tenant="blue"), layout())
+    for seed in range(6):
+        put(blue, chain(4, seed), random_pages(4))
+        node.store.flush(10)
+    for seed in range(6):
+        assert read(blue, chain(4, seed))[0] == [None] * 4
+        assert node.service.quotas.used()["blue"] <= 8 * 8192
+
+
 def test_a_write_larger_than_its_quota_is_not_stored_and_counted(node_rig):
     node = node_rig.node(rules=Rules(namespace_quota=4 * PAGE_BYTES))
     session = node_rig.attach(node).open(namespace(), layout())
