@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 from urllib.parse import urlsplit
 
 import pytest
 from botocore.awsrequest import AWSRequest
 
+from sgkv.backends.base import Status
 from sgkv.backends.s3.address import locate, zone_of
 from sgkv.backends.s3.client import open_client, open_session
 from sgkv.backends.s3.options import S3Options
+from sgkv.testing.s3 import BUCKET
+from sgkv.testing.s3.double import S3Double, options_for
+from tests.backends.blobs import get, key_of, put
+from tests.s3.conftest import Open
 
 AWS = {"region": "eu-west-1", "access_key": "a", "secret_key": "s"}
 DIRECTORY = "kv--use1-az4--x-s3"
@@ -68,3 +74,22 @@ def test_requests_go_where_boto3_sends_them(options: S3Options) -> None:
 def test_an_endpoint_is_a_url_of_a_host(endpoint: str) -> None:
     with pytest.raises(ValueError, match="endpoint"):
         locate(S3Options("kv-bucket", endpoint=endpoint), "us-east-1")
+
+
+@pytest.mark.parametrize("plane", ["thin", "boto3"])
+def test_a_bucket_named_by_its_host_is_served(
+    double: S3Double, open_s3: Open, prefix: str, plane: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = socket.getaddrinfo
+
+    def find_here(host: str, *how: object, **options: object) -> object:
+        return find("127.0.0.1" if host == f"{BUCKET}.localhost" else host, *how, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_here)
+    endpoint = double.endpoint.replace("127.0.0.1", "localhost")
+    options = options_for(endpoint, prefix=prefix, addressing="virtual", plane=plane, list_seconds=None)
+    assert put(open_s3(options), key_of(1), b"by host") is Status.OK
+    assert {path for _, path in double.mischief.requests} == {f"/{prefix}{key_of(1)}"}
+    by_path = open_s3(double.options(prefix=prefix, list_seconds=None))
+    assert get(by_path, key_of(1), 7) == b"by host"
+    assert [info.key for info in open_s3(options).scan()] == [key_of(1)]
