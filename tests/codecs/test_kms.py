@@ -64,6 +64,22 @@ def test_a_key_that_may_not_be_used_locks(kms: Any, key_id: str) -> None:
             KmsKeys(key_id, kms).open(key_id, b"wrapped", {})
 
 
+def test_a_key_is_asked_for_once(
+    disk: Backend, kms: Any, key_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not again to seal with what was just made, nor for each blob where it may not be used."""
+    asked, decrypt = [], kms.decrypt
+    monkeypatch.setattr(kms, "decrypt", lambda **given: asked.append(given) or decrypt(**given))
+    chunks = [chunk(seed=seed) for seed in range(5)]
+    writer = sealing(disk, kms, key_id)
+    put(writer, *chunks)
+    assert [outcome(writer, of) for of in chunks] == [Status.OK] * 5
+    assert not asked
+    stranger = sealing(disk, kms, key_id, "another")
+    assert [outcome(stranger, of) for of in chunks] == [Status.LOCKED] * 5
+    assert len(asked) == 1
+
+
 def test_kms_that_does_not_answer_is_trouble_of_the_tier(disk: Backend, kms: Any, key_id: str) -> None:
     coded = sealing(disk, kms, key_id)
     with Stubber(kms) as stub:

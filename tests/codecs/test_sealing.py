@@ -176,6 +176,15 @@ class TestKeys:
         assert locksmith.data_key(mine).key != locksmith.data_key(other).key
 
 
+def test_keys_that_are_not_remembered_are_erased(keys: HeldKeys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sgkv.codecs.locksmith._MOST", 2)
+    locksmith = Locksmith(keys, "tenant")
+    made = [locksmith.data_key(f"{at:032x}/c/00/00") for at in range(4)]
+    assert [any(one.key) for one in made] == [False, False, True, True]
+    locksmith.close()
+    assert not any(any(one.key) for one in made)
+
+
 @pytest.mark.slow
 def test_a_million_forged_sections_are_refused() -> None:
     """Changed, cut, lengthened, moved to another place, of another blob, or with another salt: none opens."""
