@@ -67,5 +67,14 @@ def _write(path: Path, current: str, keys: dict[str, bytes]) -> None:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
+        _sync(path.parent)  # or a power cut could bring back a file without the key that has sealed since
     except OSError as error:
         raise KeyConfigError(f"{path} cannot be written: {error}") from error
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
