@@ -47,21 +47,46 @@ class Connections:
         self._kept.close()
 
     def _connect(self, deadline: Deadline | None) -> Connection:
-        left = None if deadline is None else deadline.remaining()
-        limit = self._connect_timeout if left is None else min(self._connect_timeout, left)
-        if limit <= 0:
-            raise Abandoned
         try:
-            sock = socket.create_connection((self._address.host, self._address.port), limit)
+            sock = self._dialled(deadline)
         except TimeoutError as error:
-            raise Silent(f"no connection within {limit:.3g} s") from error
+            raise Silent(f"no connection within {self._connect_timeout:.3g} s") from error
         except OSError as error:
             raise Unreachable(f"connecting: {error}") from error
         try:
+            sock.settimeout(self._limit(deadline))
             return Connection(self._prepared(sock), self._read_timeout)
         except OSError as error:
             sock.close()
             raise Unreachable(f"connecting: {error}") from error
+        except Abandoned:
+            sock.close()
+            raise
+
+    def _dialled(self, deadline: Deadline | None) -> socket.socket:
+        """Connected to the first address that answers; each has the timeout, all together the deadline."""
+        failure = OSError(f"{self._address.host} has no address")
+        found = socket.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, address in found:
+            limit = self._limit(deadline)
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(limit)
+                sock.connect(address)
+            except OSError as error:
+                sock.close()
+                failure = error
+            else:
+                return sock
+        raise failure
+
+    def _limit(self, deadline: Deadline | None) -> float:
+        """Seconds for the next step; raises Abandoned where none are left."""
+        left = None if deadline is None else deadline.remaining()
+        limit = self._connect_timeout if left is None else min(self._connect_timeout, left)
+        if limit <= 0:
+            raise Abandoned
+        return limit
 
     def _prepared(self, sock: socket.socket) -> socket.socket:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
