@@ -74,7 +74,9 @@ class Desk:
     def tend(self) -> None:
         """What time brings: silent instances go, pins end, records of the gone are swept up."""
         self.registry.expire()
-        self.operations.abandon(self.registry.instances.__contains__)
+        present = self.registry.instances.__contains__
+        self.tiers = {name: tiers for name, tiers in self.tiers.items() if present(name)}
+        self.operations.abandon(present)
         for pin in self.pins.expired():
             self.unpin(pin)
         self.registry.sweep()
