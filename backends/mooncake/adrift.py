@@ -1,4 +1,4 @@
-"""Blobs whose transfer failed and may still be going on, at the node that hangs or in the network."""
+"""Blobs whose session with the pool could not be ended, because a node or the master hangs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MOST = 4096
 
 
 class Adrift:
-    """Keys that stay as they are for a while: revoking one frees memory that may still be written to.
+    """Keys that stay as they are for a while: of a transfer that failed the memory may still be written to.
 
-    The library has a session for each, so none can be begun anew before it was revoked. Any thread.
+    The library has a session for each, so none can be begun anew before that was ended. Any thread.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -31,7 +31,7 @@ class Adrift:
         return key in self._since
 
     def settled(self) -> list[str]:
-        """Take out the keys that may be revoked now: those that are old, and the oldest of too many."""
+        """Take out the keys whose session may be ended now: the old ones, and the oldest of too many."""
         if not self._since:
             return []
         until = self._clock() - _SECONDS

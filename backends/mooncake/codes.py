@@ -22,7 +22,8 @@ _READ = {
     REPLICA_GONE: Status.ABSENT,
 }
 _START = {OK: Status.OK, EXISTS: Status.EXISTS, NO_SPACE: Status.FULL}
-_BEFORE_ANY_TRANSFER = frozenset({INVALID, NOT_READY, NOT_FOUND, REPLICA_GONE, -900, -901})
+_RPC_FAILED = frozenset({-900, -901})
+_BEFORE_ANY_TRANSFER = _RPC_FAILED | {INVALID, NOT_READY, NOT_FOUND, REPLICA_GONE}
 """After one of these no byte of the range is on its way. RPCs of a read come before its transfers."""
 
 
@@ -39,6 +40,11 @@ def read_status(code: int, size: int) -> Status:
 def start_status(code: int) -> Status:
     """Of an attempt to begin a blob."""
     return _START.get(code, Status.ERROR)
+
+
+def unheard(code: int) -> bool:
+    """Whether the master may not have heard: then the library keeps its own side as it was."""
+    return code in _RPC_FAILED
 
 
 def settled(code: int) -> bool:

@@ -18,8 +18,9 @@ from sgkv.backends.hooks import prepared
 from sgkv.backends.mooncake.adrift import Adrift
 from sgkv.backends.mooncake.claims import Claims
 from sgkv.backends.mooncake.client import Client, Connection
-from sgkv.backends.mooncake.codes import OK, settled, start_status
+from sgkv.backends.mooncake.codes import OK, settled, start_status, unheard
 from sgkv.backends.mooncake.keys import native_key
+from sgkv.backends.mooncake.library import NativeStore
 from sgkv.backends.mooncake.runs import Run, line_up
 from sgkv.backends.mooncake.staging import SLOT_BYTES, Slot, Staging
 from sgkv.backends.mooncake.standalone import write_whole
@@ -41,6 +42,9 @@ class Writer:
         self._pool = pool
         self._claims = Claims()
         self._adrift = Adrift()
+        """To be revoked."""
+        self._unheard = Adrift()
+        """To be published, or published already: the master did not answer."""
         self._lock = threading.Lock()
         self._direct = self._copied = 0
 
@@ -85,6 +89,7 @@ class Writer:
                     results = session.write(begun)
                 finally:
                     self._adrift.add(items[at].key for at in session.adrift)
+                    self._unheard.add(items[at].key for at in session.unheard)
                     with self._lock:
                         self._direct += session.direct
                         self._copied += session.copied
@@ -95,15 +100,26 @@ class Writer:
         self, connection: Connection, items: Sequence[PutItem], group: Sequence[int]
     ) -> dict[int, Status]:
         """Ask the pool for room; OK where there is some and the key is new."""
-        if old := self._adrift.settled():
-            connection.store.batch_put_session_revoke([native_key(key) for key in old])
-        new = [at for at in group if items[at].key not in self._adrift]
+        self._end_old_sessions(connection.store)
+        new = [at for at in group if items[at].key not in self._adrift and items[at].key not in self._unheard]
         if not new:
             return dict.fromkeys(group, Status.ERROR)
         keys, sizes = [native_key(items[at].key) for at in new], [items[at].size for at in new]
         codes = connection.store.batch_put_session_start(keys, sizes, connection.placement)
         found = dict(zip(new, map(start_status, codes), strict=True))
         return {at: found.get(at, Status.ERROR) for at in group}
+
+    def _end_old_sessions(self, store: NativeStore) -> None:
+        """Until it is ended, a session keeps its key from being put again."""
+        if ready := self._unheard.settled():
+            codes = store.batch_put_session_end([native_key(key) for key in ready])
+            self._unheard.add(key for key, code in zip(ready, codes, strict=True) if unheard(code))
+            self._adrift.add(
+                key for key, code in zip(ready, codes, strict=True) if code != OK and not unheard(code)
+            )
+        if old := self._adrift.settled():
+            codes = store.batch_put_session_revoke([native_key(key) for key in old])
+            self._adrift.add(key for key, code in zip(old, codes, strict=True) if unheard(code))
 
 
 @dataclass(slots=True)
@@ -122,7 +138,9 @@ class _Session:
     refused: set[int] = field(default_factory=set)
     """Items whose `prepare` failed."""
     adrift: set[int] = field(default_factory=set)
-    """Items whose transfer failed and may go on: the pool keeps their room until it gives them up."""
+    """Items whose transfer failed and may go on, or which could not be revoked: the pool keeps their room."""
+    unheard: set[int] = field(default_factory=set)
+    """Complete items of which nobody knows whether they were published."""
     slot: Slot | None = None
     staged: int = 0
     """Bytes in the slot."""
@@ -206,11 +224,13 @@ class _Session:
         statuses = dict.fromkeys(self.items, Status.TIMEOUT if late else Status.ERROR)
         store = self.connection.store
         if revoked:
-            store.batch_put_session_revoke([native_key(self.items[at].key) for at in revoked])
+            codes = store.batch_put_session_revoke([native_key(self.items[at].key) for at in revoked])
+            self.adrift |= {at for at, code in zip(revoked, codes, strict=True) if unheard(code)}
         if complete:
             codes = store.batch_put_session_end([native_key(self.items[at].key) for at in complete])
-            published = zip(complete, codes, strict=True)
+            published = list(zip(complete, codes, strict=True))
             statuses |= {at: Status.OK if code == OK else Status.ERROR for at, code in published}
+            self.unheard |= {at for at, code in published if unheard(code)}
         return statuses | dict.fromkeys(self.refused, Status.ERROR)
 
 

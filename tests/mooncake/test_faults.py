@@ -6,11 +6,11 @@ from itertools import count
 
 import pytest
 
-from sgkv.backends.base import Backend, GetItem, Part, Status
+from sgkv.backends.base import Backend, GetItem, Part, PutItem, Status
 from sgkv.backends.breaker import BreakerPolicy
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.guard import Guarded
-from sgkv.backends.mooncake import MooncakeBackend
+from sgkv.backends.mooncake import MooncakeBackend, adrift
 from sgkv.testing.waiting import wait_until
 from tests.backends.blobs import blob, fill, get, key_of, put
 from tests.mooncake.pool import MIB, Pool
@@ -70,6 +70,28 @@ class TestHungMaster:
         backend = own_pool.start().open(rpc_timeout=0.5)
         own_pool.master.pause()
         assert backend.probe([key_of(0)]) == ([False], Status.ERROR)
+
+    def test_a_blob_whose_end_it_did_not_hear_can_be_put_again(
+        self, own_pool: Pool, monkeypatch: pytest.MonkeyPatch
+    ):
+        """One was to be published, one to be revoked: their sessions are not forgotten."""
+        monkeypatch.setattr(adrift, "_SECONDS", 0.2)
+        backend = own_pool.start().open(rpc_timeout=0.5)
+
+        def hang():
+            own_pool.master.pause()
+
+        def hang_and_fail():
+            hang()
+            raise ValueError
+
+        for number, prepare in enumerate((hang, hang_and_fail)):
+            data = [memoryview(DATA)]
+            assert backend.put([PutItem(key_of(number), data, prepare)]) == [Status.ERROR]
+            own_pool.master.resume()
+            again = [PutItem(key_of(number), data)]
+            wait_until(lambda items=again: backend.put(items)[0].ok, "the key to be free", 20)
+            assert get(backend, key_of(number), MIB) == DATA
 
 
 class TestDeadMaster:
