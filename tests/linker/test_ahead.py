@@ -182,6 +182,21 @@ def test_memory_under_a_read_is_not_free_before_it_has_ended(linkers: LinkerRig,
     wait_until(lambda: held(linked) == 0, "the read to end")
 
 
+def test_a_lookup_of_less_is_the_same_question(linkers: LinkerRig, keys: list[str]):
+    """Cache-aware policies ask for a prompt with and without its last page, in every step."""
+    linked = stored(linkers, keys)
+    flip_a_bit(blobs(linkers.folder))
+    assert linked.lookup([kv(keys)])[-1] == 8
+    assert linked.lookup([kv(keys[:7])])[-1] == 7
+    wait_until(lambda: linked.counted("miss_pages", "corrupt") == 2, "both chunks to be read")
+    asked = linked.counted("lookup_pages", "hit")
+    assert linked.linker.not_yet("r")
+    for pages in (8, 7, 2, 8):
+        assert linked.lookup([kv(keys[:pages])]) == [1, 2, 3][:pages]
+    assert not linked.linker.not_yet("r")
+    assert linked.counted("lookup_pages", "hit") == asked
+
+
 def test_a_request_of_which_nothing_could_be_read_is_computed(linkers: LinkerRig, keys: list[str]):
     """SGLang's cache-aware policies look up twice a step: the second one must not begin all over."""
     engine = {"exists_deadline": 30, "get_deadline": 0.2, "set_deadline": 30}

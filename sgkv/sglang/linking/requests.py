@@ -69,19 +69,20 @@ class Requests:
         failures = early.failures if early is not None else 0
         if early is not None and known is not None:
             if failures == known.failures:
-                return known.answer.lengths
-            answer = known.answer.without(early)
+                return _up_to(len(keys), known.answer)
+            keys_asked, answer = known.keys, known.answer.without(early)
         else:
+            known, keys_asked = None, keys
             answer = look_up(transfers, before, self._shelves, Deadline(self._exists_deadline))
             self._counters.lookup(answer.asked, answer.pages, answer.reason)
-            known = None
         if answer.lengths:
             self._ahead.begin(rid, answer.wanted, self._get_deadline)
         else:
             self.forget(rid)
         if answer.lengths or known is not None:
-            self._remember(rid, _Asked(keys, before, answer, failures, Deadline(self._get_deadline)))
-        return answer.lengths
+            stands = Deadline(self._get_deadline)
+            self._remember(rid, _Asked(keys_asked, before, answer, failures, stands))
+        return _up_to(len(keys), answer)
 
     def before(self, rid: str) -> Sequence[str] | None:
         """The hashes before the pages that were looked up last; None where nobody said."""
@@ -105,13 +106,21 @@ class Requests:
         self._ahead.reset()
 
     def _same(self, asked: _Asked, keys: Sequence[str]) -> bool:
-        """Whether this was asked before, of the same weights."""
+        """Whether this was asked before, of the same weights.
+
+        Where a step looks up twice, one of the two leaves out the last page of some prompts.
+        """
         shelf = self._shelves.usable(KV)
         session = asked.answer.demands[-1].session
-        return isinstance(shelf, Shelf) and shelf.session is session and keys == asked.keys
+        return isinstance(shelf, Shelf) and shelf.session is session and keys == asked.keys[: len(keys)]
 
     def _remember(self, rid: str, asked: _Asked) -> None:
         self._asked[rid] = asked
         self._asked.move_to_end(rid)
         if len(self._asked) > _REMEMBERED:
             self.forget(next(iter(self._asked)))
+
+
+def _up_to(pages: int, answer: Restorable) -> Sequence[int]:
+    """The restorable lengths of the first `pages`."""
+    return [length for length in answer.lengths if length <= pages]
