@@ -45,8 +45,8 @@ class Cost:
     price: float
 
 
-_PROBES = 40
-"""Existence checks of a lookup that nothing local answers: three rounds for where a chain of hundreds ends,
+_PROBES = 50
+"""Existence checks of a lookup that nothing local answers: two rounds for where a chain of hundreds ends,
 and one for the pages there."""
 
 

@@ -18,7 +18,8 @@ from sgkv.store.span import ChunkSlice, Span
 from sgkv.store.tier import Tier
 from sgkv.store.together import Steps, together
 
-_FANOUT = 16
+_FANOUT = 20
+"""Keys a round beside the first few: two rounds find the end of a run of 400, a third asks for its pages."""
 _MAX_BRIDGES = 4
 """Chunks of a remote tier that may be missing but present as pages before the search stops."""
 
@@ -156,7 +157,7 @@ def leading_run(probe: Callable[[Sequence[str]], list[bool]], keys: Sequence[str
     """How many leading keys are present, given that a chain is stored parent first.
 
     Galloping, then a search with a fan-out: every round is one batched call, and 400 keys take at
-    most three. Where the chain has holes the answer may be too long; the read then reports it.
+    most two. Where the chain has holes the answer may be too long; the read then reports it.
     """
     return together([_leading_run(_asked, keys)], probe)[0]
 
@@ -170,9 +171,18 @@ def _whole_run(probe: Probe, keys: Sequence[str]) -> Steps[str, bool, int]:
     return leading((yield from probe(keys)))
 
 
+def _first_round(total: int) -> list[int]:
+    """Places close to each other where a chain begins, then evenly to its end, which most chains reach."""
+    step = -(-total // _FANOUT)
+    near = {2**power - 1 for power in range(step.bit_length())}
+    return sorted({min(place, total - 1) for place in (*near, *range(step - 1, total + step - 1, step))})
+
+
 def _leading_run(probe: Probe, keys: Sequence[str]) -> Steps[str, bool, int]:
+    if not keys:
+        return 0
     present, absent = 0, len(keys)
-    round_ = sorted({min(2**power - 1, len(keys) - 1) for power in range(len(keys).bit_length() + 1)})
+    round_ = _first_round(len(keys))
     while present < absent:
         flags = yield from probe([keys[index] for index in round_])
         for index, flag in zip(round_, flags, strict=True):

@@ -29,7 +29,7 @@ _BLOB, _BUFFER = 8 * _MIB, 512 << 10
 _MOVERS, _ASKERS = 8, 16
 _HEADS = 256
 _CHAIN, _STORED = 400, 277
-_ROUNDS = 3
+_ROUNDS = 2
 _BOTO3 = "boto3"
 _FASTEST = Bar("ratio_to_raw", ">=", 0.9, "of the fastest other client")
 _CHEAP = Bar("cpu_ratio_to_raw", "<=", 0.7, "CPU of boto3")
