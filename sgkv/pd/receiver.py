@@ -14,6 +14,8 @@ from sgkv.pd.session import Take, Terms, serve
 from sgkv.pd.wire import Wire
 
 _log = logging.getLogger(__name__)
+_PAUSE = 1.0
+"""Seconds without new senders after one could not be accepted."""
 
 
 class Receiver:
@@ -73,11 +75,15 @@ class Receiver:
         self._lender.close()
 
     def _accept(self) -> None:
-        with suppress(OSError):  # the listener was shut down
-            while not self._closing.is_set():
+        while not self._closing.is_set():
+            try:
                 connection, _ = self._listener.accept()
-                if not self._admit(Wire(connection)):
-                    connection.close()
+            except OSError as error:  # the listener was shut down, or the process has no descriptors left
+                if not self._closing.wait(_PAUSE):
+                    _log.warning("no sender can be accepted: %s", error)
+                continue
+            if not self._admit(Wire(connection)):
+                connection.close()
 
     def _admit(self, wire: Wire) -> bool:
         if not self._limit.acquire(blocking=False):

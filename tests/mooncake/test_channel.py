@@ -1,5 +1,6 @@
 """Chunks pushed between two processes over the real Transfer Engine, and what happens when one dies."""
 
+import errno
 import os
 import signal
 import socket
@@ -237,6 +238,23 @@ def test_a_receiver_struck_in_the_middle_of_a_chunk(peer: Peer, blow: signal.Sig
         assert not sender.send(key_of(1), chunk(1), Deadline(0.5)).taken
         assert time.monotonic() - begin < 1.0
         assert not send(sender, 2).taken
+
+
+def test_a_receiver_without_descriptors_serves_again_when_there_are_some(engine: Engine, receiver: Receiver):
+    """As `accept` says it: the next call succeeds."""
+    listener = receiver._listener
+
+    class Exhausted:
+        def accept(self):
+            receiver._listener = listener
+            raise OSError(errno.EMFILE, "too many open files")
+
+    receiver._listener = Exhausted()
+    with closing(Sender(engine, receiver.address)) as sender:  # ends the accept that waits now
+        assert send(sender, 1).taken
+    with closing(Sender(engine, receiver.address)) as sender:
+        assert send(sender, 2).taken
+    assert receiver._listener is listener
 
 
 def test_a_closed_sender_says_so(engine: Engine, receiver: Receiver):
