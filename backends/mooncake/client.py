@@ -162,16 +162,21 @@ class Client:
                 self._conclude(connection)
 
     def _conclude(self, connection: Connection | None) -> None:
-        """Open the door, or say when to try again."""
+        """Open the door, or say when to try again; end a connection that came after `close`."""
         if connection is not None:
             self._regions.each(lambda region: void(self._enter(connection.store, region)))
+        abandoned: Connection | None = None
         with self._lock:
-            if connection is None:
+            if self._state is State.CLOSED:
+                abandoned = connection
+            elif connection is None:
                 self._state = State.FAILED
                 self._retry_at = self._clock() + self._pause
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             else:
                 self._state, self._connection = State.READY, connection
+        if abandoned is not None:
+            abandoned.store.close()
 
     def _open(self) -> Connection | None:
         reason = why_not_reachable(self._options)

@@ -92,8 +92,10 @@ class Staging:
 
 def _mapped(register: Callable[[Buffer], bool]) -> Slot | None:
     view = mapped(SLOT_BYTES)
+    if not register(view):
+        return None
     keep_forever(view)
-    return Slot(address_of(view), view) if register(view) else None
+    return Slot(address_of(view), view)
 
 
 def _in_pool(connection: Connection) -> Slot | None:

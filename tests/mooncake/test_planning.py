@@ -1,12 +1,17 @@
 """How reads are cut into native calls, and what the library's numbers come to."""
 
+from threading import Event
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sgkv.backends.base import GetItem, Part, Status
+from sgkv.backends.mooncake import client
 from sgkv.backends.mooncake.adrift import Adrift
 from sgkv.backends.mooncake.claims import Removals
+from sgkv.backends.mooncake.client import Client, Connection, State
 from sgkv.backends.mooncake.codes import read_status, settled, start_status
 from sgkv.backends.mooncake.keys import native_key, own_key, pattern_below
 from sgkv.backends.mooncake.options import MooncakeOptions
@@ -129,6 +134,27 @@ def test_readers_learn_of_removals_under_them():
         assert removed == {"n/b", "m/c"}
     removals.note(["n/a"])
     assert removed == {"n/b", "m/c"}
+
+
+def test_a_connection_that_comes_after_closing_is_ended(monkeypatch: pytest.MonkeyPatch):
+    """The memory that it gives to the pool would stay there for as long as the process lives."""
+    asked, come, ended = Event(), Event(), Event()
+
+    def open_late(_client: Client) -> Connection:
+        asked.set()
+        come.wait(10)
+        return Connection(SimpleNamespace(close=ended.set), None)
+
+    monkeypatch.setattr(Client, "_open", open_late)
+    monkeypatch.setattr(client, "_DRAIN_SECONDS", 0.1)
+    late = Client(MooncakeOptions())
+    assert not late.connect(0.0)
+    assert asked.wait(10)
+    late.close()
+    come.set()
+    assert ended.wait(10)
+    assert late.state is State.CLOSED
+    assert late.why_not is Status.CLOSED
 
 
 @pytest.mark.parametrize(
