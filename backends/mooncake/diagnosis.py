@@ -20,6 +20,7 @@ from sgkv.backends.mooncake.reachable import why_not_reachable
 
 _SECONDS = 10.0
 _BYTES = 64 << 10
+_SEGMENT = 16 << 20
 
 
 class Finding(NamedTuple):
@@ -112,9 +113,19 @@ def _tenants(options: MooncakeOptions) -> Iterator[Finding]:
         )
 
 
+def _own_segment(options: MooncakeOptions) -> int:
+    """A little memory for a pool that only its servers will give some; else none, for it goes with us."""
+    try:
+        empty = not Admin(options.admin_url).segments()
+    except (OSError, ValueError):
+        empty = False
+    return min(options.segment_bytes, _SEGMENT) if empty else 0
+
+
 def _round_trip(options: MooncakeOptions) -> Iterator[Finding]:
     key, data, into = f"doctor/{os.urandom(16).hex()}", os.urandom(_BYTES), bytearray(_BYTES)
-    with closing(MooncakeBackend(replace(options, connect_wait=_SECONDS), name="doctor")) as backend:
+    visitor = replace(options, connect_wait=_SECONDS, segment_bytes=_own_segment(options), ssd_path="")
+    with closing(MooncakeBackend(visitor, name="doctor")) as backend:
         if not backend.connected:
             yield Finding(False, "the library could not connect; its messages are on standard error")
             return

@@ -36,7 +36,7 @@ class MooncakeOptions:
     pin: Literal["none", "soft", "hard"] = "none"
     """What we write resists the pool's eviction: soft as long as there is other prey, hard always."""
     preferred_segment: str = ""
-    """Host name of the node that should hold what we write."""
+    """Segment name of the node that should hold what we write: `HOST:PORT`, as `sgkv doctor` lists it."""
     tenant: str = "default"
     """Isolates only where the master runs with multi-tenancy (`sgkv doctor mooncake` looks)."""
     ssd_path: str = ""

@@ -7,7 +7,6 @@ first, by means that let others work.
 from __future__ import annotations
 
 import socket
-import urllib.error
 
 from sgkv.backends.mooncake.admin import Admin
 from sgkv.backends.mooncake.options import MooncakeOptions
@@ -31,7 +30,7 @@ def _why_not_ready(options: MooncakeOptions) -> str | None:
         ready = Admin(options.admin_url).ready(_SECONDS)
     except TimeoutError:
         return f"{options.master} hangs: {options.admin_url} does not answer"
-    except (urllib.error.URLError, ValueError) as error:
+    except (OSError, ValueError) as error:
         if isinstance(getattr(error, "reason", None), TimeoutError):
             return f"{options.master} hangs: {options.admin_url} does not answer"
         return None  # another port, or closed to us: no reason not to try

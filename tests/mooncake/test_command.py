@@ -1,14 +1,19 @@
 """`sgkv mooncake up` and `sgkv doctor mooncake`, as commands, on pools that work and on some that do not."""
 
 import signal
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 import yaml
 
+from sgkv.backends.mooncake import diagnosis
+from sgkv.backends.mooncake.admin import Admin
 from sgkv.backends.mooncake.diagnosis import diagnose
 from sgkv.backends.mooncake.library import _explain
+from sgkv.backends.mooncake.reachable import why_not_reachable
 from sgkv.config import MooncakeTier, load
 from tests.mooncake.pool import MIB, Pool, free_port
 
@@ -101,6 +106,41 @@ def test_rdma_that_is_not_there(pool: Pool):
     notes = [finding.text for finding in diagnose(pool.options(protocol="rdma")) if finding.ok is None]
     assert any("will use tcp" in note for note in notes)
     assert any("nodes that use tcp" in note for note in notes)
+
+
+def test_the_doctor_gives_a_pool_no_memory_that_goes_with_it(pool: Pool, tmp_path, monkeypatch):
+    """Nor does it touch the folder of a running server."""
+    given = []
+    monkeypatch.setattr(
+        diagnosis, "MooncakeBackend", lambda options, **_: given.append(options) or pool.open()
+    )
+    wanted = pool.options(segment_bytes=64 * MIB, ssd_path=str(tmp_path))
+    assert all(finding.ok is not False for finding in diagnose(wanted))
+    assert [(options.segment_bytes, options.ssd_path) for options in given] == [(0, "")]
+
+
+@pytest.mark.parametrize("says", [b"", b"220 not HTTP\r\n"])
+def test_something_else_at_the_port_of_the_masters_http(pool: Pool, says: bytes):
+    """It is no reason not to connect, and no reason to fail."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer():
+            for _ in range(3):
+                connection, _ = other.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(says)
+
+        threading.Thread(target=answer, daemon=True).start()
+        options = pool.options(admin=f"http://127.0.0.1:{other.getsockname()[1]}")
+        assert why_not_reachable(options) is None
+        with pytest.raises(OSError):
+            Admin(options.admin).segments()
+
+
+def test_proxies_are_not_asked_for_the_master(pool: Pool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert Admin(pool.master.admin.url).ready()
 
 
 def test_no_configuration_names_a_pool(tmp_path):
