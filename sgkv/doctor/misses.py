@@ -33,6 +33,10 @@ ADVICE: Mapping[MissReason, tuple[str, str]] = {
         "they are sealed with a key that is not here, or are not sealed where they must be",
         "compare the keys of the servers that share the tier: sgkv keys list",
     ),
+    MissReason.NOT_WORTH_LOADING: (
+        "the gate judged that computing them takes less time than loading them",
+        "see docs/when-to-load.md; gate.mode: shadow only counts",
+    ),
     MissReason.TIMEOUT: (
         "a deadline passed first",
         "see sgkv_tier_seconds for the slow tier; raise engine.get_deadline, or leave that tier out",
@@ -54,7 +58,15 @@ ADVICE: Mapping[MissReason, tuple[str, str]] = {
 }
 """What each reason means for whoever runs the server, and what to do."""
 
-_EXPECTED = frozenset({MissReason.ABSENT, MissReason.EXPIRED, MissReason.SIDE_POOL, MissReason.CLOSED})
+_EXPECTED = frozenset(
+    {
+        MissReason.ABSENT,
+        MissReason.CLOSED,
+        MissReason.EXPIRED,
+        MissReason.NOT_WORTH_LOADING,
+        MissReason.SIDE_POOL,
+    }
+)
 
 
 def examine(exposition: str) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sgkv.backends.wrapper import Wrapper
 from sgkv.config import load, resolve
 from sgkv.reasons import MissReason
 from sgkv.store.build import build_store
@@ -119,8 +120,10 @@ def test_what_outlives_its_ttl_is_a_miss_and_swept(double: S3Double, node: Node)
     assert all(put(first.open(namespace(), layout()), hashes, random_pages(4)))
     assert first.flush(30)
     bucket = first.tiers[-1].backend
+    while isinstance(bucket, Wrapper):
+        bucket = bucket.inner
     assert len(list(bucket.scan())) > 0
-    wait_until(lambda: bucket.inner.relist(10) and not list(bucket.scan()), "the sweep", 10)
+    wait_until(lambda: bucket.relist(10) and not list(bucket.scan()), "the sweep", 10)
 
 
 def test_clearing_removes_the_namespace_from_the_bucket(double: S3Double, node: Node) -> None:
