@@ -40,13 +40,13 @@ def _measured(prompts: int, scratch: Scratch) -> Iterator[Record]:
         nobody.bind(("127.0.0.1", 0))
         bucket = tier_settings("http://{}:{}".format(*nobody.getsockname()))
         with plain_server(model, folder) as plain, sgkv_server(model, folder / "kv", folder, bucket) as ours:
-            yield _record("ttft_dead_bucket", cold_pairs(plain, ours, model, prompts, FIRST_SEED))
+            dead = cold_pairs(plain, ours, model, prompts, FIRST_SEED)
+            yield _record("ttft_dead_bucket", dead, _BAR)
             nobody.listen()
-            yield _record("ttft_silent_bucket", cold_pairs(plain, ours, model, prompts, _SECOND_SEED))
+            silent = cold_pairs(plain, ours, model, prompts, _SECOND_SEED)
+            yield _record("ttft_silent_bucket", silent)
 
 
-def _record(case: str, pairs: list[Pair]) -> Record:
+def _record(case: str, pairs: list[Pair], *bars: Bar) -> Record:
     ratio, processors = Ratio.of_first_tokens(pairs), Ratio.of_processor_time(pairs)
-    return Record(
-        "s3", case, ratio.mean, "times", ratio.error, cpu_ratio_to_raw=processors.mean, bars=(_BAR,)
-    )
+    return Record("s3", case, ratio.mean, "times", ratio.error, cpu_ratio_to_raw=processors.mean, bars=bars)

@@ -23,6 +23,7 @@ LONG = 6000
 def server(make_server: MakeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
     folder = Folder(tmp_path_factory.mktemp("alone") / "kv")
     config = settings(folder, cpu=False, simulate={"bandwidth": BANDWIDTH})
+    config["linker"] = {"offload_window": 2 * LONG}  # a long prompt waits for the tier as a whole
     with linking(make_server, "llama", folder, config) as server:
         yield server
 
