@@ -192,7 +192,8 @@ class SgkvLinker(UnifiedCacheLinker, Waiting):
     def num_completed_offloads(self) -> int:
         """Called about once a step."""
         if self._reporter is not None:
-            self._reporter.refresh_gauges(self.store, self.bounds)
+            with contained("statistics", self.store.counters):
+                self._reporter.refresh_gauges(self.store, self.bounds)
         return self._offloading.finished()
 
     def pop_completed_offload(self) -> bool:
