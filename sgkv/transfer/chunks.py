@@ -15,6 +15,10 @@ from sgkv.transfer.pages import DevicePages
 from sgkv.transfer.staging import Event, Ring, StagingBuffer
 
 
+class SlotError(Exception):
+    """Slots out of range, which only the device could see. From then on the pool is not trusted."""
+
+
 def fetch(
     session: PageSession, span: Span, pages: DevicePages, slots: torch.Tensor, ring: Ring, deadline: Deadline
 ) -> MissReason | None:
@@ -22,7 +26,7 @@ def fetch(
 
     One buffer is read into while the one before is on its way to the device. Pages are checked before
     they are sent, so nothing unverified reaches the device; after a miss some slots may be filled. What
-    was sent has arrived when this ends, however it does.
+    was sent has arrived when this ends, however it does. Raises SlotError as `save`.
     """
     try:
         for part in _batches(span, pages, ring, session.pages_per_chunk):
@@ -32,11 +36,12 @@ def fetch(
             reason = next(filter(None, reasons), None)
             if reason is not None:
                 return reason
-            ring.to_device(
-                buffer, len(part) * pages.page_bytes, partial(pages.unpack, _slots(slots, pages, part))
-            )
+            unpack = partial(pages.unpack, _slots(slots, pages, part))
+            ring.to_device(buffer, len(part) * pages.page_bytes, unpack, pages.rejected)
     finally:
         ring.drain()
+    for buffer in ring.buffers:
+        _require_all_slots(buffer)
     return None
 
 
@@ -53,7 +58,8 @@ def save(
 
     One buffer is packed and fetched while the one before goes to the store; each batch has a `deadline`
     of its own. Stops after a batch of which the store did not take everything, and where the pages are not
-    `valid` any more.
+    `valid` any more. Raises SlotError once the device has met slots that are not there: in what was packed
+    older bytes stand in their places, which must not be stored.
     """
     stored = 0
     waiting: tuple[range, StagingBuffer, Event] | None = None
@@ -64,7 +70,7 @@ def save(
                 break
             buffer = ring.next()
             pack = partial(pages.pack, _slots(slots, pages, part))
-            upcoming = part, buffer, ring.to_host(buffer, len(part) * pages.page_bytes, pack)
+            upcoming = part, buffer, ring.to_host(buffer, len(part) * pages.page_bytes, pack, pages.rejected)
         if waiting is not None:
             taken = _store(session, span, pages, *waiting, deadline())
             stored += taken
@@ -80,8 +86,15 @@ def _store(
     deadline: Deadline,
 ) -> int:  # fmt: skip
     event.synchronize()
+    _require_all_slots(buffer)
     flags = session.set(span.part(part.start, part.stop), _views(buffer, pages, len(part)), deadline)
     return next((at for at, flag in enumerate(flags) if not flag), len(flags))
+
+
+def _require_all_slots(buffer: StagingBuffer) -> None:
+    passed_over = int(buffer.rejected[0])  # host memory, after its event
+    if passed_over:
+        raise SlotError(f"the engine named {passed_over} slots that its pool does not have")
 
 
 def _batches(span: Span, pages: DevicePages, ring: Ring, pages_per_chunk: int) -> Iterator[range]:

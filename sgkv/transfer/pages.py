@@ -42,6 +42,11 @@ class DevicePages:
         return int(self._pool.slots)
 
     @property
+    def rejected(self) -> torch.Tensor:
+        """int64 ``[1]`` on the device: slots out of range that kernels have passed over."""
+        return self._pool.rejected
+
+    @property
     def page_bytes(self) -> int:
         return sum(self.geometry.plane_bytes)
 

@@ -32,6 +32,8 @@ class StagingBuffer:
     """uint8 of the same size; the same memory on a CPU."""
     view: memoryview
     """The bytes of `host`."""
+    rejected: torch.Tensor
+    """int64 ``[1]`` in host memory: the pool's `rejected` as of the last transfer."""
     done: Event | None = None
     """Recorded after the last transfer that was begun."""
 
@@ -61,21 +63,39 @@ class Ring:
         for event in events:
             event.wait(self._stream)
 
-    def to_device(self, buffer: StagingBuffer, size: int, unpack: Callable[[torch.Tensor], None]) -> Event:
-        """Send `size` bytes of `buffer` and let `unpack` distribute them; the event comes after both."""
+    def to_device(
+        self,
+        buffer: StagingBuffer,
+        size: int,
+        unpack: Callable[[torch.Tensor], None],
+        rejected: torch.Tensor | None = None,
+    ) -> Event:
+        """Send `size` bytes of `buffer` and let `unpack` distribute them; the event comes after both.
+
+        `rejected`, of the pool, is fetched with them.
+        """
         with self._module.stream(self._stream):
             if buffer.device is not buffer.host:
                 buffer.device[:size].copy_(buffer.host[:size], non_blocking=True)
             unpack(buffer.device[:size])
-            return self._recorded(buffer)
+            return self._recorded(buffer, rejected)
 
-    def to_host(self, buffer: StagingBuffer, size: int, pack: Callable[[torch.Tensor], None]) -> Event:
-        """Let `pack` fill `size` bytes and fetch them into host memory; the event comes after both."""
+    def to_host(
+        self,
+        buffer: StagingBuffer,
+        size: int,
+        pack: Callable[[torch.Tensor], None],
+        rejected: torch.Tensor | None = None,
+    ) -> Event:
+        """Let `pack` fill `size` bytes and fetch them into host memory; the event comes after both.
+
+        `rejected`, of the pool, is fetched with them.
+        """
         with self._module.stream(self._stream):
             pack(buffer.device[:size])
             if buffer.device is not buffer.host:
                 buffer.host[:size].copy_(buffer.device[:size], non_blocking=True)
-            return self._recorded(buffer)
+            return self._recorded(buffer, rejected)
 
     def drain(self) -> None:
         """Wait until every transfer has ended."""
@@ -83,7 +103,9 @@ class Ring:
             if buffer.done is not None:
                 buffer.done.synchronize()
 
-    def _recorded(self, buffer: StagingBuffer) -> Event:
+    def _recorded(self, buffer: StagingBuffer, rejected: torch.Tensor | None) -> Event:
+        if rejected is not None:
+            buffer.rejected.copy_(rejected, non_blocking=True)
         event: Event = self._module.Event()
         event.record(self._stream)  # type: ignore[attr-defined]
         buffer.done = event
@@ -93,7 +115,9 @@ class Ring:
 def _buffer(device: torch.device, size: int) -> StagingBuffer:
     if device.type == "cpu":
         host = memory = torch.empty(size, dtype=torch.uint8)
+        rejected = torch.zeros(1, dtype=torch.int64)
     else:
         host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
         memory = torch.empty(size, dtype=torch.uint8, device=device)
-    return StagingBuffer(host, memory, memoryview(host.numpy()))
+        rejected = torch.zeros(1, dtype=torch.int64, pin_memory=True)
+    return StagingBuffer(host, memory, memoryview(host.numpy()), rejected)

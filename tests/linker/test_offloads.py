@@ -3,8 +3,10 @@
 import threading
 
 import pytest
+import torch
 
 from sgkv.testing.waiting import wait_until
+from sgkv.transfer.pages import DevicePages
 from tests.linker.conftest import PAGE, Gate, Linked, LinkerRig, fill, kv, of_two, offer, rows, same, side
 from tests.sglang import pools as make
 from tests.sglang.conftest import chain
@@ -157,3 +159,16 @@ def test_ranks_of_a_pool_with_heads_share_nothing(linkers: LinkerRig):
     keys = chain(4)
     assert one.offload([kv(keys, range(1, 5))])
     assert two.lookup([kv(keys)]) == []
+
+
+def test_after_slots_that_only_the_device_could_see_to_be_wrong_nothing_is_stored(
+    linked: Linked, monkeypatch: pytest.MonkeyPatch
+):
+    """A device counts the slots that it passes over. There is none here: the count is made up."""
+    before, after = chain(4), chain(4, seed=1)
+    assert linked.offload([kv(before, range(1, 5))])
+    monkeypatch.setattr(DevicePages, "rejected", property(lambda _pages: torch.tensor([3])))
+    linked.offload([kv(after, range(1, 5))])
+    assert linked.lookup([kv(after)]) == []
+    assert linked.counted("internal_errors") == 1
+    assert linked.lookup([kv(before)]) == [1, 2, 3, 4]

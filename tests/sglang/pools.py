@@ -17,6 +17,9 @@ from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 from sglang.srt.runtime_context import get_context
 
+from sgkv.sglang.cpu import reserve_little_memory
+
+reserve_little_memory()
 MHA_LAYOUTS = ("layer_first", "page_first", "page_first_direct", "page_head")
 ASYMMETRIC_LAYOUTS = ("page_first", "page_first_direct")
 MLA_LAYOUTS = ("layer_first", "page_first", "page_first_direct")

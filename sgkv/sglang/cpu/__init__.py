@@ -10,6 +10,6 @@ Nothing here acts unless the environment of `cpu_environment` is set.
 from __future__ import annotations
 
 from sgkv.sglang.cpu.environment import cpu_environment
-from sgkv.sglang.cpu.plugin import install
+from sgkv.sglang.cpu.plugin import install, reserve_little_memory
 
-__all__ = ["cpu_environment", "install"]
+__all__ = ["cpu_environment", "install", "reserve_little_memory"]

@@ -10,6 +10,8 @@ from typing import Any
 from sgkv.sglang.cpu.attention import absorb_mla, read_windows_where_they_are
 from sgkv.sglang.cpu.environment import CPU_ENGINE
 
+_RESERVED = 512 << 20
+
 
 def install() -> None:
     """Entry point ``sgkv_cpu`` of group ``sglang.srt.plugins``; does nothing without CPU mode.
@@ -19,6 +21,7 @@ def install() -> None:
     if os.environ.get(CPU_ENGINE) != "1":
         return
     _leave_host_pools_unpinned()
+    reserve_little_memory()
     _provide_row_copies()
     absorb_mla()
     read_windows_where_they_are()
@@ -34,6 +37,13 @@ def _leave_host_pools_unpinned() -> None:
     for pool in (HostKVCache, MambaPoolHost):
         if not hasattr(pool.__init__, "__wrapped__"):
             pool.__init__ = _unpinned(pool.__init__)
+
+
+def reserve_little_memory() -> None:
+    """SGLang leaves 10 GiB to others, and makes no pool where less is free: more than a laptop has."""
+    from sglang.srt.mem_cache.pool_host import base
+
+    base.HICACHE_HOST_MEMORY_RESERVE_BYTES = _RESERVED
 
 
 def _send_from_plain_indices() -> None:
