@@ -74,6 +74,7 @@ def audit_into(path: Path) -> None:
 def in_background(server: uvicorn.Server) -> Iterator[str]:
     """Its URL, once it listens; it ends with the block. For tests and for embedding."""
     sock = server.config.bind_socket()
+    sock.listen(server.config.backlog)  # who comes before it runs waits, and is not turned away
     thread = Thread(target=server.run, kwargs={"sockets": [sock]}, name="sgkv-control", daemon=True)
     thread.start()
     try:

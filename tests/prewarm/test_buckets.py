@@ -23,6 +23,8 @@ from sgkv.testing.waiting import wait_until
 from tests.prewarm.blobs import OTHER, SIZE, contents, disk, fill
 from tests.prewarm.test_commands import ROOT, prewarm, stored
 
+UNDER_WAY = 4
+"""Blobs that a push works on at once, unless it is told otherwise."""
 OTHER_ZONE = "sgkv--use1-az5--x-s3"
 
 
@@ -177,5 +179,8 @@ class TestARealServer:
         done = prewarm("push", "--config", config, "--json", tmp_path / "report.json")
         assert done.exit_code == 0, done.output
         outcomes = json.loads((tmp_path / "report.json").read_text())["outcomes"]
-        assert (outcomes["present"]["items"], outcomes["copied"]["items"]) == (there, 60 - there)
+        present = outcomes["present"]["items"]
+        # The server may have received more than it showed when the client was killed.
+        assert there <= present <= there + UNDER_WAY
+        assert outcomes["copied"]["items"] == 60 - present
         assert bucket(options) == before

@@ -16,6 +16,7 @@ from sgkv.prewarm.running import Run
 from sgkv.store.session import Session
 from sgkv.store.store import Store, StoreOptions
 from sgkv.store.tier import Tier
+from tests.prewarm.blobs import flip
 from tests.prewarm.test_copy import counts
 from tests.store.conftest import MIB, PAGE_BYTES, chain, joined, layout, namespace, put, random_pages, read
 
@@ -103,7 +104,7 @@ def test_other_namespaces_stay_out(disk, written):
 def test_damage_stays_out(disk, written, tmp_path):
     for path in (tmp_path / "kv" / "blobs").rglob("*"):
         if path.is_file():
-            path.write_bytes(path.read_bytes()[:-1] + b"?")
+            flip(path, -1)
     cpu = CpuBackend(8 * MIB, prefault=False)
     assert set(counts(filled(disk, cpu))) == {"corrupt"}
     assert cpu.stats().blobs == 0
