@@ -42,8 +42,8 @@ class DevicePages:
         return int(self._pool.slots)
 
     @property
-    def rejected(self) -> torch.Tensor:
-        """int64 ``[1]`` on the device: slots out of range that kernels have passed over."""
+    def rejected(self) -> torch.Tensor | None:
+        """int64 ``[1]`` on the device: slots out of range that kernels have passed over; None to leave it."""
         return self._pool.rejected
 
     @property

@@ -163,7 +163,7 @@ def test_what_was_sent_has_arrived_also_when_a_read_raises():
     ring = Ring(torch.device("cpu"), device.page_bytes)
     sent: list[Late] = []
 
-    def to_device(buffer: StagingBuffer, _size: int, _unpack: object) -> Late:
+    def to_device(buffer: StagingBuffer, _size: int, _unpack: object, _rejected: object) -> Late:
         buffer.done = late = Late()
         sent.append(late)
         return late

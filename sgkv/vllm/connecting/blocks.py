@@ -39,6 +39,8 @@ class BlockPages:
         self._page = (2, shape.layers, page_tokens, shape.heads, shape.head_dim)
         self.layer_bytes = 2 * page_tokens * shape.heads * shape.head_dim * shape.item
         self.page_bytes = shape.layers * self.layer_bytes
+        self.rejected: torch.Tensor | None = None
+        """Not looked at: slots of -1 are meant to be passed over."""
 
     def layer_runs(self, layer: int) -> list[slice]:
         """Where one layer lies in a page: a run in each plane."""

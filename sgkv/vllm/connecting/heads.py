@@ -35,6 +35,8 @@ class HeadPages:
         self._rows = DevicePages(keys, values, page_size=page_tokens * shape.heads)
         self.layers, self.device = self._rows.layers, self._rows.device
         self.page_bytes, self.layer_bytes = self._rows.page_bytes, self._rows.layer_bytes
+        self.rejected: torch.Tensor | None = None
+        """Not looked at: slots of -1 are meant to be passed over."""
 
     def layer_runs(self, layer: int) -> list[slice]:
         """Where one layer lies in a page: a run in each plane."""

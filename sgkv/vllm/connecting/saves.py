@@ -39,6 +39,7 @@ class RevocablePages:
         self._lock = lock
         self.page_size = pages.page_size
         self.page_bytes = pages.page_bytes
+        self.rejected = pages.rejected
 
     def pack(self, slots: torch.Tensor, buffer: torch.Tensor) -> None:
         """As `DevicePages.pack`; raises BlocksLostError once they are revoked."""
