@@ -53,7 +53,9 @@ def test_a_damaged_chunk_is_refused_and_then_stored_again(
     assert same(rows(stored.kvcache, PAGES), written)
 
 
-def test_a_chunk_that_went_away_after_the_lookup(linkers: LinkerRig, stored: Linked, keys: list[str]):
+def test_a_chunk_that_went_away_after_the_lookup(linkers: LinkerRig, keys: list[str]):
+    """And that was not read ahead before it went."""
+    stored = _stored(linkers, keys, linker={"read_ahead": 0})
     assert stored.lookup([kv(keys)])[-1] == 8
     for blob in blobs(linkers.folder):
         blob.unlink()
