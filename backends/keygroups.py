@@ -24,8 +24,9 @@ class KeyGroups:
         self._groups: dict[str, set[str]] = {}
         self._watcher: Watcher | None = None
 
-    def add(self, key: str) -> None:
-        name = group_of(key)
+    def add(self, key: str, name: str = "") -> None:
+        """`name` is the key's `group_of`, from a caller who has it."""
+        name = name or group_of(key)
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = set()

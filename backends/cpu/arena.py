@@ -32,6 +32,7 @@ class Arena:
         _advise_huge_pages(mapping)
         self.size = size
         self.view: Buffer = memoryview(mapping)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.view))
         self._prefaulted = 0
         self._stop = threading.Event()
         self._ready = threading.Event()
@@ -57,10 +58,9 @@ class Arena:
             os.close(fd)
 
     def _prefault(self) -> None:
-        base = ctypes.addressof(ctypes.c_char.from_buffer(self.view))
         while self._prefaulted < self.size and not self._stop.is_set():
             step = min(_PREFAULT_STEP, self.size - self._prefaulted)
-            if not _populate(base + self._prefaulted, step):
+            if not _populate(self.address + self._prefaulted, step):
                 break
             self._prefaulted += step
         self._ready.set()

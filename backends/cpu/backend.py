@@ -13,7 +13,7 @@ from sgkv.backends.cpu.arena import Arena
 from sgkv.backends.cpu.index import BlobIndex, Entry
 from sgkv.backends.cpu.leases import Lease, Reservation
 from sgkv.backends.cpu.slabs import BLOCK_UNIT
-from sgkv.backends.cpu.transfer import read_blob, write_blob
+from sgkv.backends.cpu.transfer import Load, reads, writes
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.eviction import make_policy
 from sgkv.backends.keygroups import Watcher, require_folder_prefix
@@ -79,11 +79,13 @@ class CpuBackend(Backend):
         statuses = [slot if isinstance(slot, Status) else Status.ERROR for slot in slots]
         todo = [(at, slot) for at, slot in enumerate(slots) if isinstance(slot, Entry)]
 
-        def write(at: int, entry: Entry) -> None:
-            statuses[at] = write_blob(self._arena.view, entry, items[at], deadline)
+        def write(load: Load) -> Status:
+            status = load.carry(deadline)
+            # Whoever lent the buffers may have taken them back while they were read.
+            return Status.TIMEOUT if deadline is not None and deadline.expired else status
 
         try:
-            self._each(todo, write)
+            self._each(writes(self._arena.address, todo, items), write, statuses)
         finally:
             self._publish(todo, statuses)
         return statuses
@@ -95,14 +97,11 @@ class CpuBackend(Backend):
             self._batches += 1
             now, acquire = self._clock(), self._index.acquire
             entries = [acquire(item.key, now) for item in items]
-        statuses = [Status.ABSENT] * len(items)
+        statuses = [Status.ABSENT if entry is None else Status.SHORT for entry in entries]
         todo = [(at, entry) for at, entry in enumerate(entries) if entry is not None]
-
-        def read(at: int, entry: Entry) -> None:
-            statuses[at] = read_blob(self._arena.view, entry, items[at], deadline)
-
         try:
-            self._each(todo, read)
+            loads = reads(self._arena.address, todo, items)
+            self._each(loads, lambda load: load.carry(deadline), statuses)
         finally:
             self._return(todo, statuses)
         return statuses
@@ -213,13 +212,14 @@ class CpuBackend(Backend):
         self._pool.close(_DRAIN_SECONDS)
         self._arena.stop()
 
-    def _each(self, todo: Sequence[tuple[int, Entry]], work: Callable[[int, Entry], None]) -> None:
-        split = self._helpers and sum(entry.size for _, entry in todo) >= _SPLIT_BYTES
-        if split:
-            spread(self._pool, len(todo), lambda at: work(*todo[at]), self._helpers)
-            return
-        for at, entry in todo:
-            work(at, entry)
+    def _each(self, loads: Sequence[Load], work: Callable[[Load], Status], statuses: list[Status]) -> None:
+        def carry(nth: int) -> None:
+            status = work(loads[nth])
+            for place in loads[nth].places:
+                statuses[place] = status
+
+        helpers = self._helpers if sum(load.size for load in loads) >= _SPLIT_BYTES else 0
+        spread(self._pool, len(loads), carry, helpers)
 
     def _publish(self, todo: Sequence[tuple[int, Entry]], statuses: list[Status]) -> None:
         with self._drained:
@@ -262,4 +262,4 @@ class CpuBackend(Backend):
 
 def _default_copy_threads() -> int:
     cpus = os.cpu_count() or 1
-    return 1 if cpus <= 2 else min(4, max(2, cpus // 4))
+    return min(cpus, 4, max(2, cpus // 4))

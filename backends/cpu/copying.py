@@ -8,6 +8,7 @@ microsecond a call; so small copies take the first way and large ones the second
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Iterable
 
 from sgkv.backends.base import Buffer
 
@@ -39,17 +40,40 @@ _release_buffer = ctypes.pythonapi.PyBuffer_Release
 _release_buffer.argtypes = (ctypes.POINTER(_PyBuffer),)
 _release_buffer.restype = None
 
+Move = tuple[Callable[[int, int, int], object], int, int, int]
+"""How to copy, to which address, from which, and how many bytes."""
+
+_holding_the_gil = ctypes.PyDLL(None).memmove
+_holding_the_gil.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_holding_the_gil.restype = None
+
 
 def address_of(view: Buffer) -> int:
     """Where a contiguous view's bytes lie; good for as long as the caller keeps the view."""
     if not view.readonly:
-        return ctypes.addressof(ctypes.c_char.from_buffer(view))
+        return writable_address_of(view)
     raw = _PyBuffer()
     _get_buffer(view, ctypes.byref(raw), 0)
     try:
         return int(raw.buf)
     finally:
         _release_buffer(ctypes.byref(raw))
+
+
+def writable_address_of(view: Buffer) -> int:
+    """`address_of` for a view that is to be written to. Raises TypeError for one that cannot be."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(view))
+
+
+def fitting(size: int) -> Callable[[int, int, int], object]:
+    """How to copy so many bytes: what a `Move` begins with."""
+    return ctypes.memmove if size >= _LARGE else _holding_the_gil
+
+
+def move_all(moves: Iterable[Move]) -> None:
+    """Carry out copies; whoever has made them keeps the memory alive."""
+    for copying, to, origin, size in moves:
+        copying(to, origin, size)
 
 
 def copy(destination: Buffer, source: Buffer) -> None:

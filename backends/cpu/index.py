@@ -24,8 +24,12 @@ class Entry:
     """A block and the blob in it."""
 
     key: str
+    group: str
+    """Of the key."""
     offset: int
     size: int
+    block: int
+    """Bytes that it takes."""
     expires_at: int
     modified: float
     refs: int = 0
@@ -60,13 +64,16 @@ class BlobIndex:
         self, key: str, size: int, expires_at: int, now: float, after: str | None = None
     ) -> Entry | Status:
         """A block for a new blob, or EXISTS, or FULL. End it with `commit` or `release`."""
-        if self._live(key, now) is not None:
+        if key in self.entries and self._live(key, now) is not None:
             return Status.EXISTS
-        if (offset := self._allocate(size)) is None:
+        block = block_size(size)
+        offset = self.slabs.allocate(block)
+        if offset is None and (offset := self._make_room(block)) is None:
             return Status.FULL
-        entry = Entry(key, offset, size, expires_at, now, refs=1, after=after)
+        group = group_of(key)
+        entry = Entry(key, group, offset, size, block, expires_at, now, 1, False, after)
         self._by_offset[offset] = entry
-        self._held[group_of(key)] += block_size(size)
+        self._held[group] += block
         self.refs += 1
         return entry
 
@@ -78,7 +85,7 @@ class BlobIndex:
         entry.published = True
         self.entries[entry.key] = entry
         self.expiring += entry.expires_at > 0
-        self._groups.add(entry.key)
+        self._groups.add(entry.key, entry.group)
         self._policy.admit(entry.key, entry.size, after=entry.after)
         self.release(entry)
         return Status.OK
@@ -119,7 +126,7 @@ class BlobIndex:
         self._groups.discard(key)
         self._policy.remove(key)
         if entry.pinned:
-            self.pinned_bytes -= block_size(entry.size)
+            self.pinned_bytes -= entry.block
         if not entry.refs:
             self._free(entry)
         return True
@@ -137,7 +144,7 @@ class BlobIndex:
             return False
         if entry.pinned != pinned:
             entry.pinned = pinned
-            self.pinned_bytes += block_size(entry.size) * (1 if pinned else -1)
+            self.pinned_bytes += entry.block * (1 if pinned else -1)
             if pinned:
                 self._policy.remove(key)
             else:
@@ -155,8 +162,8 @@ class BlobIndex:
             if freed >= wanted:
                 break
             entry = self.entries[key]
-            if not entry.refs and group_of(key) in groups:
-                freed += block_size(entry.size)
+            if not entry.refs and entry.group in groups:
+                freed += entry.block
                 self._evict(entry)
         return freed
 
@@ -169,30 +176,28 @@ class BlobIndex:
 
     def _free(self, entry: Entry) -> None:
         del self._by_offset[entry.offset]
-        group = group_of(entry.key)
-        self._held[group] -= block_size(entry.size)
-        if not self._held[group]:
-            del self._held[group]
+        self._held[entry.group] -= entry.block
+        if not self._held[entry.group]:
+            del self._held[entry.group]
         self.slabs.free(entry.offset)
 
-    def _allocate(self, size: int) -> int | None:
-        offset = self.slabs.allocate(size)
-        if offset is not None or block_size(size) > self.slabs.capacity:
-            return offset
-        if self._evict_same_size(size, 1):
-            return self.slabs.allocate(size)
+    def _make_room(self, block: int) -> int | None:
+        """A block that was freed by an eviction."""
+        if block > self.slabs.capacity:
+            return None
+        if self._evict_same_size(block, 1):
+            return self.slabs.allocate(block)
         self._pass_over_held()
-        if self._evict_same_size(size, _COLDEST) or self._evict_slabs(size):
-            return self.slabs.allocate(size)
-        if self._evict_same_size(size, len(self.entries)):
-            return self.slabs.allocate(size)
+        if self._evict_same_size(block, _COLDEST) or self._evict_slabs(block):
+            return self.slabs.allocate(block)
+        if self._evict_same_size(block, len(self.entries)):
+            return self.slabs.allocate(block)
         return None
 
-    def _evict_same_size(self, size: int, depth: int) -> bool:
-        block = block_size(size)
+    def _evict_same_size(self, block: int, depth: int) -> bool:
         for key in self._policy.victims(depth):
             entry = self.entries[key]
-            if not entry.refs and block_size(entry.size) == block:
+            if not entry.refs and entry.block == block:
                 self._evict(entry)
                 return True
         return False
@@ -210,10 +215,10 @@ class BlobIndex:
             if len(held) < len(victims) or not victims:
                 return
 
-    def _evict_slabs(self, size: int) -> bool:
+    def _evict_slabs(self, block: int) -> bool:
         """Empty the slabs that lose the fewest bytes beside those of the coldest blobs."""
         cold = set(self._policy.victims(_COLDEST))
-        run = self.slabs.cheapest_run(size, lambda offsets: self._cost(offsets, cold))
+        run = self.slabs.cheapest_run(block, lambda offsets: self._cost(offsets, cold))
         for offsets in run:
             for entry in self._entries_at(offsets):
                 self._evict(entry)
@@ -233,7 +238,7 @@ class BlobIndex:
 
     def _evict(self, entry: Entry) -> None:
         self.evicted_blobs += 1
-        self.evicted_bytes += block_size(entry.size)
+        self.evicted_bytes += entry.block
         self.remove(entry.key)
 
 

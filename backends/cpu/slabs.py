@@ -26,7 +26,7 @@ IMPOSSIBLE = 1 << 62
 
 def block_size(size: int) -> int:
     """The block a blob of `size` bytes takes."""
-    return max(1, -(-size // BLOCK_UNIT)) * BLOCK_UNIT
+    return -(-size // BLOCK_UNIT) * BLOCK_UNIT or BLOCK_UNIT
 
 
 def segment_size(capacity: int) -> int:
@@ -66,11 +66,13 @@ class SlabAllocator:
     def allocate(self, size: int) -> int | None:
         """The offset of a block for `size` bytes; None where only an eviction would make one."""
         block = block_size(size)
-        slab = self._last_open(block) or self._carve(block)
+        opened = self._open.get(block)
+        slab = next(reversed(opened.values())) if opened else self._carve(block)
         if slab is None:
             return None
         offset = slab.free.pop()
-        self._empty.pop(slab.first, None)
+        if self._empty:
+            self._empty.pop(slab.first, None)
         if not slab.free:
             self._close(slab)
         self.used += block
@@ -115,10 +117,6 @@ class SlabAllocator:
     def _offsets(self, slab: Slab) -> range:
         start = slab.first * self._segment
         return range(start, start + slab.blocks * slab.block, slab.block)
-
-    def _last_open(self, block: int) -> Slab | None:
-        opened = self._open.get(block)
-        return next(reversed(opened.values())) if opened else None
 
     def _close(self, slab: Slab) -> None:
         opened = self._open[slab.block]

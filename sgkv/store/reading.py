@@ -19,6 +19,9 @@ from sgkv.store.together import Steps, together
 
 _CHECKED = frozenset({Status.OK, Status.CORRUPT})
 
+_part = partial(tuple.__new__, Part)
+"""A `Part` of a pair, without the function that a named tuple makes of itself: one for every buffer read."""
+
 Asking = Steps[GetItem, Status, None]
 """Yields what to get from a tier, to be sent what became of it."""
 
@@ -50,8 +53,11 @@ class Reading:
         wanted = self._left()
         yield from self._from_arena(wanted) if tier.arena is not None else self._from_chunks(tier, wanted)
         served = [page for page in wanted if not self.reasons[page]]
-        for page in served:
-            self.sources[page] = tier
+        if len(served) == len(self.pages):
+            self.sources = [tier] * len(served)
+        else:
+            for page in served:
+                self.sources[page] = tier
         self.served_by[tier.name] = len(served)
 
     def give_up(self, reason: MissReason) -> None:
@@ -207,5 +213,4 @@ def _unusable(read: BlobRead) -> bool:
 
 def whole(page: Page) -> list[Part]:
     """Parts that fill a page from the start of a blob without header."""
-    offsets = accumulate(map(len, page), initial=0)
-    return [Part(offset, buffer) for offset, buffer in zip(offsets, page, strict=False)]
+    return list(map(_part, zip(accumulate(map(len, page), initial=0), page, strict=False)))
