@@ -10,6 +10,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from sgkv.backends.deadline import Deadline
@@ -40,6 +41,9 @@ class Status(enum.Enum):
     ERROR = "error"
     CLOSED = "closed"
 
+    __hash__ = object.__hash__
+    """By identity, as they compare: Enum's own is a Python function, and sets are asked for every blob."""
+
     @property
     def ok(self) -> bool:
         return self in _SUCCESS
@@ -53,6 +57,10 @@ class Part(NamedTuple):
 
     offset: int
     buffer: Buffer
+
+
+part_of = partial(tuple.__new__, Part)
+"""A `Part` of a pair, past the function that a named tuple makes of itself: there is one for every buffer."""
 
 
 @dataclass(slots=True)

@@ -32,8 +32,8 @@ def cut_tail(buffers: Sequence[Buffer], most: int) -> tuple[list[Buffer], list[B
     return list(first(buffers, bulk)), after(buffers, bulk)
 
 
-def pieces(buffers: Iterable[Buffer], most: int) -> Iterator[Buffer]:
+def pieces(buffers: Sequence[Buffer], most: int) -> Sequence[Buffer]:
     """A chain of the same bytes in which no buffer has more than `most`."""
-    for buffer in buffers:
-        for start in range(0, len(buffer), most):
-            yield buffer[start : start + most]
+    if max(map(len, buffers), default=0) <= most:
+        return buffers
+    return [buffer[start : start + most] for buffer in buffers for start in range(0, len(buffer), most)]

@@ -39,6 +39,9 @@ class MissReason(enum.Enum):
     INTERNAL = "internal"
     """An error of ours, logged with a traceback; the engine recomputes."""
 
+    __hash__ = object.__hash__
+    """By identity, as they compare: Enum's own is a Python function, and reasons are counted page by page."""
+
 
 _BY_STATUS = {
     Status.ABSENT: MissReason.ABSENT,

@@ -19,7 +19,7 @@ from sgkv.backends.disk.discard import Quarantine, Trash
 from sgkv.backends.disk.faults import FaultLog
 from sgkv.backends.disk.index import DiskIndex
 from sgkv.backends.disk.layout import Layout
-from sgkv.backends.disk.reader import Reader
+from sgkv.backends.disk.reader import Reader, UseMarks
 from sgkv.backends.disk.room import Room
 from sgkv.backends.disk.scanner import Scanner
 from sgkv.backends.disk.walk import walk
@@ -87,8 +87,11 @@ class DiskBackend(Backend):
         self._scanner = Scanner(self._layout, self._index, name, clock)
         self._trash = Trash(self._layout, name)
         self._room = Room(self._layout, self._index, self._scanner, min_free_bytes, clock)
-        self._writer = Writer(self._layout, self._index, self._room, self._faults, sync=fsync == "data")
-        self._reader = Reader(self._index, self._faults, clock, marks_use=marks_use)
+        marks = UseMarks(clock)
+        self._writer = Writer(
+            self._layout, self._index, self._room, self._faults, marks, sync=fsync == "data"
+        )
+        self._reader = Reader(self._index, self._faults, marks if marks_use else None)
         self._quarantine = Quarantine(self._layout)
         self._readers = WorkerPool(threads, f"sgkv-{name}-read", backlog=_BACKLOG * threads)
         # Apart: a disk that throttles writers must not keep readers from the page cache.

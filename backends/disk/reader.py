@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -22,7 +21,10 @@ _Fill = Callable[[int, GetItem, Deadline | None], Status | None]
 
 
 class UseMarks:
-    """Which blobs have had their last use written to disk lately, so that it is not on every read."""
+    """Which blobs have had their last use written to disk lately, so that it is not on every read.
+
+    Writing a blob is a use, and its file's time is then.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -30,8 +32,8 @@ class UseMarks:
         self._marked: set[str] = set()
         self._since = clock()
 
-    def due(self, key: str) -> bool:
-        """True at most once in each period of a minute; the caller then marks the file."""
+    def note(self, key: str) -> bool:
+        """The file's time is of now; False where that was noted in this minute before."""
         with self._lock:
             if self._clock() - self._since >= _MARK_SECONDS:
                 self._marked.clear()
@@ -54,13 +56,12 @@ class Reader:
         self,
         index: DiskIndex,
         faults: FaultLog,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        marks_use: bool = True,
+        marks: UseMarks | None,
     ) -> None:
+        """`marks` None leaves the files' times alone."""
         self._index = index
         self._faults = faults
-        self._marks = UseMarks(clock) if marks_use else None
+        self._marks = marks
         self.knows_residency = True
         """Until the file system says that it cannot tell."""
 
@@ -116,7 +117,7 @@ class Reader:
     def _note_use(self, fd: int, key: str) -> None:
         if key not in self._index.sizes:
             self._index.add(key, os.fstat(fd).st_size)
-        if self._marks is not None and self._marks.due(key):
+        if self._marks is not None and self._marks.note(key):
             with suppress(OSError):  # another user's file, or a read-only folder: the order is lost, no more
                 os.utime(fd)
 

@@ -17,6 +17,7 @@ from sgkv.backends.disk import transfer
 from sgkv.backends.disk.faults import FaultLog
 from sgkv.backends.disk.index import DiskIndex, charge
 from sgkv.backends.disk.layout import Layout, publish
+from sgkv.backends.disk.reader import UseMarks
 from sgkv.backends.disk.room import Room
 from sgkv.backends.hooks import prepared
 
@@ -28,11 +29,21 @@ _MODE = 0o640
 class Writer:
     """Claims room, writes a temporary file, publishes it. Never raises OSError."""
 
-    def __init__(self, layout: Layout, index: DiskIndex, room: Room, faults: FaultLog, *, sync: bool) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        index: DiskIndex,
+        room: Room,
+        faults: FaultLog,
+        marks: UseMarks,
+        *,
+        sync: bool,
+    ) -> None:
         self._layout = layout
         self._index = index
         self._room = room
         self._faults = faults
+        self._marks = marks
         self._sync = sync
 
     def put(self, item: PutItem, path: str, deadline: Deadline | None) -> Status:
@@ -67,6 +78,8 @@ class Writer:
             published = status is Status.OK
         finally:
             self._index.settle(item.key, size, published=published, after=item.after)
+        if published:
+            self._marks.note(item.key)
         failpoints.passing("put.indexed")
         return status
 

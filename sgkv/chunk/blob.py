@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from xxhash import xxh3_128
 
-from sgkv.backends.base import Buffer, GetItem, Part, PutItem
+from sgkv.backends.base import Buffer, GetItem, Part, PutItem, part_of
 from sgkv.backends.buffers import pieces
 from sgkv.chunk.convert import convert_in_place
 from sgkv.chunk.header import (
@@ -23,7 +23,7 @@ from sgkv.chunk.layout import PageLayout
 from sgkv.keys import packed_hashes
 from sgkv.reasons import MissReason
 
-_PIECE = 1 << 20
+_PIECE = 512 << 10
 """Bytes that a backend may read, and have checked, at a time: no more than stays in a core's own cache."""
 
 Page = Sequence[Buffer]
@@ -103,13 +103,13 @@ class BlobRead:
     def item(self) -> GetItem:
         """What to ask the backend for."""
         parts = [Part(0, self.header)]
-        self._runs = []
+        runs = self._runs = []
         page_bytes, start = self.identity.layout.page_bytes, len(self.header)
         for index, (position, page) in enumerate(zip(self.positions, self.pages, strict=True)):
             offset = start + position * page_bytes
             for buffer in pieces(page, _PIECE):
-                parts.append(Part(offset, buffer))
-                self._runs.append((index, buffer))
+                parts.append(part_of((offset, buffer)))
+                runs.append((index, buffer))
                 offset += len(buffer)
         return GetItem(self.key, parts, self.check, self.progress)
 
@@ -118,8 +118,10 @@ class BlobRead:
         if not filled:
             self._digests = [xxh3_128() for _ in self.pages]
             self._digested = 0
-        for index, buffer in self._runs[self._digested : max(0, filled - 1)]:
-            self._digests[index].update(buffer)
+        digests, runs = self._digests, self._runs
+        for at in range(self._digested, filled - 1):
+            index, buffer = runs[at]
+            digests[index].update(buffer)
         self._digested = max(self._digested, filled - 1)
 
     def check(self) -> bool:

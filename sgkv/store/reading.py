@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
-from sgkv.backends.base import GetItem, Part, Status
+from sgkv.backends.base import GetItem, Part, Status, part_of
 from sgkv.backends.deadline import Deadline
 from sgkv.chunk.blob import BlobIdentity, BlobRead, Page
 from sgkv.keys import chunk_keys, page_keys
@@ -18,9 +18,6 @@ from sgkv.store.tier import Tier
 from sgkv.store.together import Steps, together
 
 _CHECKED = frozenset({Status.OK, Status.CORRUPT})
-
-_part = partial(tuple.__new__, Part)
-"""A `Part` of a pair, without the function that a named tuple makes of itself: one for every buffer read."""
 
 Asking = Steps[GetItem, Status, None]
 """Yields what to get from a tier, to be sent what became of it."""
@@ -213,4 +210,4 @@ def _unusable(read: BlobRead) -> bool:
 
 def whole(page: Page) -> list[Part]:
     """Parts that fill a page from the start of a blob without header."""
-    return list(map(_part, zip(accumulate(map(len, page), initial=0), page, strict=False)))
+    return list(map(part_of, zip(accumulate(map(len, page), initial=0), page, strict=False)))
