@@ -10,6 +10,16 @@ from sgkv.config.base import Section
 from sgkv.config.tiers import Positive
 
 
+class EngineEvents(Section):
+    """Where the engine publishes its KV events (SGLang and vLLM: ``--kv-events-config``)."""
+
+    endpoint: str = Field(pattern=r"^(tcp|ipc)://\S+$")
+    """To connect to, e.g. ``tcp://127.0.0.1:5557``."""
+    replay: str | None = Field(None, pattern=r"^(tcp|ipc)://\S+$")
+    """The engine's ``replay_endpoint``, for what was published before; null knows only what comes."""
+    topic: str = Field("", max_length=128)
+
+
 class ControlConfig(Section):
     """Of the process that has the tiers: an engine with `mode: embedded`, or the node's daemon."""
 
@@ -21,6 +31,8 @@ class ControlConfig(Section):
     """What the store is called there, unlike any other; auto is host and process."""
     every: Positive = 1.0
     """Between two reports."""
+    events: EngineEvents | None = None
+    """Of the engine in whose process the store is, to report what its device holds; null reports none."""
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:

@@ -17,8 +17,11 @@ import httpx
 import msgspec
 
 from sgkv.boundary import contained
+from sgkv.config.control import EngineEvents
 from sgkv.control.doing import device_of
+from sgkv.control.engine import Engine
 from sgkv.control.journal import Event, Journal, account, batches, changes
+from sgkv.control.table import HASH_BYTES
 from sgkv.control.wire import MEDIA_TYPE, MOST_HASHES, Ack, Change, NamespaceFacts, Report
 from sgkv.control.worker import Worker
 from sgkv.store.session import Session
@@ -47,8 +50,12 @@ class Agent:
         every: float = 1.0,
         timeout: float = 5.0,
         journal: int = _JOURNAL,
+        events: EngineEvents | None = None,
     ) -> None:
-        """Reports `every` so many seconds; `timeout` in seconds, for each step of a request."""
+        """Reports `every` so many seconds; `timeout` in seconds, for each step of a request.
+
+        With `events` also what the engine has on its device, as soon as the store knows its pages.
+        """
         self._store = store
         self._instance = instance
         self._every = every
@@ -59,6 +66,7 @@ class Agent:
             headers={"authorization": f"Bearer {token}", "content-type": MEDIA_TYPE},
         )
         self._worker = Worker(store)
+        self._engine = None if events is None else Engine(store, events)
         self._epoch = 0
         self._sequence = 0
         self._account: Iterator[list[Change]] | None = None
@@ -76,6 +84,8 @@ class Agent:
         for tier in self._store.tiers:
             tier.backend.watch(None)
         self._thread.join(_CLOSE_SECONDS)
+        if self._engine is not None:
+            self._engine.close()
         self._worker.close(_CLOSE_SECONDS)
         self._http.close()
 
@@ -88,13 +98,17 @@ class Agent:
     def _report_all(self) -> None:
         """Until there is nothing left to tell, or the controller does not answer."""
         for _ in range(_REPORTS):
-            if self._unsent is None and (self._journal.lost or not self._begun):
+            if self._unsent is None and (self._journal.lost or not self._begun or self._engine_lost):
                 self._begin()
             report = self._unsent or self._next()
             if not self._send(report) or self._stop.is_set():
                 return
             if report.complete and len(report.changes) == 0:
                 return
+
+    @property
+    def _engine_lost(self) -> bool:
+        return self._engine is not None and self._engine.lost
 
     def _begin(self) -> None:
         """A full account, under a new epoch: what tiers hold at this moment, then what the journal notes."""
@@ -108,6 +122,8 @@ class Agent:
             if keys is not None:
                 held.append(account(device, keys))
         self._account = batches(chain.from_iterable(held), MOST_HASHES)
+        if self._engine is not None:
+            self._account = chain(self._account, self._engine.account(MOST_HASHES))
         self._begun = True
 
     def _next(self) -> Report:
@@ -118,6 +134,8 @@ class Agent:
                 self._account = None
         if self._account is None:
             told = changes(self._journal.take(MOST_HASHES))
+            if self._engine is not None:
+                told += self._engine.take(MOST_HASHES - sum(len(one.hashes) for one in told) // HASH_BYTES)
         return Report(
             self._instance,
             self._epoch,

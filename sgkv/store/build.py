@@ -74,7 +74,8 @@ def _report(store: Store, control: ControlConfig) -> None:
     from sgkv.control.agent import Agent
 
     name = f"{socket.gethostname()}-{os.getpid()}" if control.instance == "auto" else control.instance
-    agent = Agent(store, control.url, control.token.get_secret_value(), name, every=control.every)
+    token = control.token.get_secret_value()
+    agent = Agent(store, control.url, token, name, every=control.every, events=control.events)
     store.before_closing(agent.close)
 
 
