@@ -18,6 +18,7 @@ from sgkv.cli.mooncake import mooncake_app
 from sgkv.cli.node import node_app
 from sgkv.cli.prewarm import prewarm_app
 from sgkv.cli.replay import replay
+from sgkv.cli.router import router
 from sgkv.cli.s3 import s3_app
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ app.add_typer(doctor_app, name="doctor")
 app.add_typer(keys_app, name="keys")
 app.add_typer(inspect_app, name="inspect")
 app.command("replay")(replay)
+app.command("router")(router)
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="YAML, TOML or JSON; default: $SGKV_CONFIG.")
