@@ -20,6 +20,7 @@ from sgkv.cli.prewarm import prewarm_app
 from sgkv.cli.replay import replay
 from sgkv.cli.router import router
 from sgkv.cli.s3 import s3_app
+from sgkv.cli.why_miss import divergence, why_miss
 
 app = typer.Typer(
     name="sgkv",
@@ -40,6 +41,8 @@ app.add_typer(keys_app, name="keys")
 app.add_typer(inspect_app, name="inspect")
 app.command("replay")(replay)
 app.command("router")(router)
+app.command("why-miss")(why_miss)
+app.command("divergence")(divergence)
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="YAML, TOML or JSON; default: $SGKV_CONFIG.")
