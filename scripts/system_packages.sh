@@ -2,7 +2,7 @@
 # usage: system_packages.sh PYTHON
 # Installs the Debian packages that are missing for SGLang on a CPU: it compiles a page-hash extension
 # (g++, ninja, OpenSSL and Python headers) and lives in a virtual environment; what Mooncake's wheel links to
-# without bringing it; and a server for the valkey tier. Says so where it may not.
+# without bringing it; a server for the valkey tier; and a browser for the controller's page. Says so where it may not.
 set -euo pipefail
 python=${1:?usage: system_packages.sh PYTHON}
 
@@ -24,6 +24,8 @@ need libibverbs1 loads libibverbs.so.1
 need libnuma1 loads libnuma.so.1
 need libcurl4 loads libcurl.so.4
 has_server() { command -v valkey-server || command -v redis-server; }
+has_browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+need chromium has_browser
 if apt-cache show valkey-server >/dev/null 2>&1; then need valkey-server has_server; else need redis-server has_server; fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 

@@ -136,6 +136,7 @@ class Agent:
             told = changes(self._journal.take(MOST_HASHES))
             if self._engine is not None:
                 told += self._engine.take(MOST_HASHES - sum(len(one.hashes) for one in told) // HASH_BYTES)
+        stats = self._store.stats()
         return Report(
             self._instance,
             self._epoch,
@@ -145,6 +146,9 @@ class Agent:
             namespaces=list(map(_facts, self._store.sessions)),
             progress=self._worker.progress(),
             tiers={tier.name: device_of(tier) for tier in self._store.tiers},
+            usage={name: (tier.used_bytes, tier.capacity_bytes) for name, tier in stats.tiers.items()},
+            hit_pages=_by_label(stats.counters.get("hit_pages")),
+            miss_pages=_by_label(stats.counters.get("miss_pages")),
         )
 
     def _send(self, report: Report) -> bool:
@@ -178,6 +182,10 @@ class Agent:
         if not self._silent:
             logger.warning("sgkv: %s", what)
         self._silent = True
+
+
+def _by_label(counts: int | dict[str, int] | None) -> dict[str, int]:
+    return counts if isinstance(counts, dict) else {}
 
 
 def _facts(session: Session) -> NamespaceFacts:

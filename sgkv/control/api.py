@@ -26,14 +26,24 @@ from sgkv.control.models import (
     PinView,
     PinWish,
     PrefetchWish,
+    PrefixView,
 )
 from sgkv.control.operations import TooManyError
-from sgkv.control.views import instance_view, match_view, namespace_view, operation_view, pin_view
+from sgkv.control.pages import add_pages
+from sgkv.control.views import (
+    instance_view,
+    match_view,
+    namespace_view,
+    operation_view,
+    pin_view,
+    prefix_view,
+)
 from sgkv.control.wire import MEDIA_TYPE, Report
 from sgkv.control.wishes import Wishes
 from sgkv.counters import Counters
 
 _TEND_SECONDS = 0.5
+_HOTTEST = 50
 _report = msgspec.msgpack.Decoder(Report)
 
 
@@ -48,6 +58,7 @@ def make_app(desk: Desk, tokens: Tokens, limits: GateLimits | None = None) -> Ap
         task.cancel()
 
     api = FastAPI(title="sgkv control", version=__version__, lifespan=tended, docs_url=None, redoc_url=None)
+    add_pages(api)
     _add_reading(api, desk)
     _add_orders(api, desk)
     _add_reports(api, desk)
@@ -103,11 +114,19 @@ def _add_reading(api: FastAPI, desk: Desk) -> None:
 
     @api.get("/v1/instances")
     async def instances(caller: Reader) -> list[InstanceView]:
-        return [instance_view(desk, one) for one in desk.registry.instances.values()]
+        """What they hold and missed only to who speaks for every tenant."""
+        counts = caller.tenants is None
+        return [instance_view(desk, one, counts=counts) for one in desk.registry.instances.values()]
 
     @api.get("/v1/namespaces")
     async def namespaces(caller: Reader) -> list[NamespaceView]:
         return [namespace_view(one) for one in desk.namespaces.values() if caller.covers(one.tenant)]
+
+    @api.get("/v1/prefixes")
+    async def prefixes(caller: Reader) -> list[PrefixView]:
+        """The prefixes that lookups found most often, of those they met lately."""
+        hot = [(one, desk.namespaces[one.namespace]) for one in desk.heat.hottest(_HOTTEST)]
+        return [prefix_view(one, facts.page_tokens) for one, facts in hot if caller.covers(facts.tenant)]
 
     @api.get("/v1/pins")
     async def pins(caller: Reader) -> list[PinView]:

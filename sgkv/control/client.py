@@ -19,6 +19,7 @@ from sgkv.control.models import (
     PinView,
     PinWish,
     PrefetchWish,
+    PrefixView,
     Wish,
 )
 
@@ -52,6 +53,10 @@ class ControlClient:
 
     def namespaces(self) -> list[NamespaceView]:
         return self._many(NamespaceView, "namespaces")
+
+    def prefixes(self) -> list[PrefixView]:
+        """Those found most often, of what was looked up lately."""
+        return self._many(PrefixView, "prefixes")
 
     def pins(self) -> list[PinView]:
         return self._many(PinView, "pins")

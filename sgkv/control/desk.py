@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
+from sgkv.control.heat import Heat
 from sgkv.control.operations import Operation, Operations, Step, command
 from sgkv.control.pins import Pin, Pins
 from sgkv.control.places import Device
@@ -24,6 +27,9 @@ class Desk:
         self.namespaces: dict[str, NamespaceFacts] = {}
         self.tiers: dict[str, dict[str, Device]] = {}
         """By instance: its tiers, and which device each is."""
+        self.latest: dict[str, Report] = {}
+        """Of each instance, for its counts alone."""
+        self.heat = Heat()
 
     def receive(self, report: Report) -> Ack:
         """Raises ValueError for what no agent of ours sends; nothing is taken in then."""
@@ -47,8 +53,11 @@ class Desk:
 
     def lookup(self, facts: NamespaceFacts, hashes: Iterable[str], limit: int) -> list[Match]:
         """`hashes` of the pages of a prompt from its start, 64 hex digits each."""
-        short = [bytes.fromhex(one[: 2 * HASH_BYTES]) for one in hashes]
-        return self.registry.batched_p2p_lookup(facts.digest, short, facts.pages_per_chunk, limit)
+        names = list(hashes)
+        short = [bytes.fromhex(one[: 2 * HASH_BYTES]) for one in names]
+        found = self.registry.batched_p2p_lookup(facts.digest, short, facts.pages_per_chunk, limit)
+        self.heat.note(facts.digest, names, found[0].pages if found else 0)
+        return found
 
     def pin(self, pin: Pin) -> Operation:
         """Have the instances of a pin keep its pages."""
@@ -76,6 +85,7 @@ class Desk:
         self.registry.expire()
         present = self.registry.instances.__contains__
         self.tiers = {name: tiers for name, tiers in self.tiers.items() if present(name)}
+        self.latest = {name: latest for name, latest in self.latest.items() if present(name)}
         self.operations.abandon(present)
         for pin in self.pins.expired():
             self.unpin(pin)
@@ -92,6 +102,7 @@ class Desk:
 
     def _learn(self, report: Report) -> None:
         self.tiers[report.instance] = report.tiers
+        self.latest[report.instance] = msgspec.structs.replace(report, changes=[], namespaces=[], progress=[])
         for facts in report.namespaces:
             if len(self.namespaces) < _MOST_NAMESPACES:
                 self.namespaces.setdefault(facts.digest, facts)

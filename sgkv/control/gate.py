@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sgkv.control.access import Caller, Tokens
+from sgkv.control.pages import OPEN as PAGES
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -21,7 +22,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 audit = logging.getLogger("sgkv.control.audit")
 """One JSON object a line: who asked for what, and the status of the answer."""
 
-OPEN = frozenset({"/v1/health"})
+OPEN = PAGES | {"/v1/health"}
 _QUIET = frozenset({"/v1/report", "/v1/lookup"})
 """Asked for many times a second; only what is refused is worth a line."""
 _BODY_SECONDS = 30.0

@@ -81,8 +81,8 @@ class Listener:
             if replayed == self._expected:
                 self._apply(replayed, payload)
         if self._expected < number:
-            self._counters.add("engine_events_missed", number - self._expected)
             self._residency.forget()
+            self._counters.add("engine_events_missed", number - self._expected)
             self._expected = number
 
     def _apply(self, number: int, payload: bytes) -> None:
@@ -90,8 +90,8 @@ class Listener:
         try:
             batch = decode(payload)
         except msgspec.MsgspecError as error:
-            self._counters.add("engine_events_missed")
             self._residency.forget()
+            self._counters.add("engine_events_missed")
             logger.warning("sgkv: an event of the engine's is not understood: %s", error)
             return
         self._residency.apply(batch.events)

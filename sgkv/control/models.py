@@ -100,6 +100,23 @@ class InstanceView(BaseModel):
     silent_seconds: float
     draining: bool
     tiers: dict[str, Device]
+    usage: dict[str, tuple[int, int]]
+    """Bytes used, and bytes that there may be, of each tier; 0 where nobody says."""
+    hit_pages: dict[str, int]
+    """Since its store was opened, by tier."""
+    miss_pages: dict[str, int]
+    """By reason."""
+
+
+class PrefixView(BaseModel):
+    """A prefix that lookups found."""
+
+    namespace: str
+    hash: str
+    """Of its last page."""
+    pages: int
+    tokens: int
+    lookups: int
 
 
 class NamespaceView(BaseModel):

@@ -5,7 +5,15 @@ from __future__ import annotations
 import time
 
 from sgkv.control.desk import Desk
-from sgkv.control.models import InstanceView, MatchView, NamespaceView, OperationView, PinView
+from sgkv.control.heat import HotPrefix
+from sgkv.control.models import (
+    InstanceView,
+    MatchView,
+    NamespaceView,
+    OperationView,
+    PinView,
+    PrefixView,
+)
 from sgkv.control.operations import Operation
 from sgkv.control.pins import Pin
 from sgkv.control.registry import Instance, Match
@@ -22,12 +30,27 @@ def match_view(match: Match, page_tokens: int) -> MatchView:
     )
 
 
-def instance_view(desk: Desk, instance: Instance) -> InstanceView:
+def instance_view(desk: Desk, instance: Instance, *, counts: bool) -> InstanceView:
+    """With `counts` also what all of its tenants together have there and missed."""
+    latest = desk.latest.get(instance.name) if counts else None
     return InstanceView(
         name=instance.name,
         silent_seconds=round(time.monotonic() - instance.seen, 3),
         draining=instance.draining,
         tiers=desk.tiers.get(instance.name, {}),
+        usage=latest.usage if latest else {},
+        hit_pages=latest.hit_pages if latest else {},
+        miss_pages=latest.miss_pages if latest else {},
+    )
+
+
+def prefix_view(prefix: HotPrefix, page_tokens: int) -> PrefixView:
+    return PrefixView(
+        namespace=prefix.namespace,
+        hash=prefix.hash,
+        pages=prefix.pages,
+        tokens=prefix.pages * page_tokens,
+        lookups=prefix.lookups,
     )
 
 

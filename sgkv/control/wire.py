@@ -87,6 +87,12 @@ class Report(msgspec.Struct, frozen=True):
     progress: list[Progress] = []
     tiers: dict[str, Device] = {}
     """By name."""
+    usage: dict[str, tuple[int, int]] = {}
+    """Bytes used and bytes that there may be (0 where nobody says) of each tier."""
+    hit_pages: dict[str, int] = {}
+    """Since the store was opened, by tier."""
+    miss_pages: dict[str, int] = {}
+    """By reason."""
 
 
 class Ack(msgspec.Struct, frozen=True):
