@@ -134,6 +134,6 @@ def _shape(facts: ModelFacts) -> str:
 
 
 def _numerics(config: Config, exact: str) -> str:
-    if config.model.numerics == "compatible":
-        return f"compatible {config.model.numerics_class}"
-    return f"exact {exact}"
+    compatible = config.model.numerics == "compatible"
+    named = f"compatible {config.model.numerics_class}" if compatible else f"exact {exact}"
+    return " ".join([named, *config.losses])

@@ -63,6 +63,8 @@ class Record:
     """Of a compiled kernel: how many of its accesses to rows move 128 bits a thread."""
     stored_share: float | None = None
     """Of a codec: bytes that it keeps of one byte."""
+    relative_error: float | None = None
+    """Of a codec: root mean square of what is lost, over that of the page."""
     bars: tuple[Bar, ...] = ()
 
     @property
@@ -92,6 +94,7 @@ class Record:
             "spills": self.spills,
             "wide_share": _rounded(self.wide_share),
             "stored_share": _rounded(self.stored_share),
+            "relative_error": _rounded(self.relative_error),
             "bar": self.bar,
             "ok": self.ok,
         }

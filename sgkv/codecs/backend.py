@@ -60,7 +60,7 @@ class CodedBackend(Wrapper):
         self._seals = recipe is not None and recipe.locksmith is not None
         if sealed_only and not self._seals:
             raise ValueError("sealed_only needs a recipe with keys: it could read nothing")
-        self._writer = Writer(recipe) if recipe else None
+        self._writer = Writer(recipe, self._measured) if recipe else None
         self._sealed_only = sealed_only
         self._pool = WorkerPool(threads, f"sgkv-{inner.name}-codec", backlog=8 * threads)
         self._lock = threading.Lock()
@@ -242,6 +242,10 @@ class CodedBackend(Wrapper):
         if new:
             log.warning("%s: %s (said once)", self.name, why)
         return status
+
+    def _measured(self, error: float) -> None:
+        """The mean error of quantized blobs is the quotient of the two."""
+        self._count(quantized_blobs=1, quantized_error_ppm=round(min(error, 1e3) * 1e6))
 
     def _count(self, **amounts: int) -> None:
         with self._lock:

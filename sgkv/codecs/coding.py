@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 from xxhash import xxh3_128_digest
 
 from sgkv.backends.base import Buffer, PutItem
 from sgkv.backends.buffers import after, first
-from sgkv.chunk.header import Header, HeaderError, decode_header
+from sgkv.chunk.header import Header, HeaderError, decode_header, encode_header, header_size
+from sgkv.chunk.layout import Order, PageLayout
 from sgkv.codecs.envelope import (
     CHECKSUM_BYTES,
     CIPHER,
@@ -25,6 +27,7 @@ from sgkv.codecs.envelope import (
 )
 from sgkv.codecs.errors import CodecError, DamagedError, LockedError, SealError
 from sgkv.codecs.locksmith import Locksmith
+from sgkv.codecs.quantizing import step_name
 from sgkv.codecs.squeezing import Bytes, Chain, chain
 
 if TYPE_CHECKING:
@@ -44,12 +47,25 @@ class Recipe:
     """Whether the bytes of an element are sorted by their kind first, where its dtype has kinds."""
     locksmith: Locksmith | None = None
     """None where nothing is sealed."""
+    quantize: tuple[str, str] = ("", "")
+    """Formats of keys and values (`quantizing.FORMATS`), empty for what stays as it is."""
+    most_error: float = 1.0
+    """Relative error past which a blob is not quantized."""
 
     def chain(self, dtype: str) -> Chain:
-        """For pages of `dtype`. Raises CodecError where the recipe names no codec."""
+        """For pages of `dtype`, without losing anything. Raises CodecError where it names no codec."""
         item = _ITEM_BYTES.get(dtype)
         planes = [f"planes:{item}"] if self.planes and self.squeeze and item else []
         return chain([*planes, *([self.squeeze] if self.squeeze else [])])
+
+    def lossy_chain(self, layout: PageLayout) -> Chain | None:
+        """For pages of `layout` whose rows are floats; None where nothing is to be quantized, or can be."""
+        known = layout.order is not Order.OPAQUE and layout.dtype in _ITEM_BYTES
+        if not any(self.quantize) or not known or len(layout.rows) > len(self.quantize):
+            return None
+        formats = self.quantize[: len(layout.rows)]
+        name = step_name(formats, layout.dtype, layout.rows)
+        return chain([name, *([self.squeeze] if self.squeeze else [])])
 
 
 @dataclass(slots=True)
@@ -57,6 +73,8 @@ class Writer:
     """Makes coded blobs by a recipe; any thread."""
 
     recipe: Recipe
+    measured: Callable[[float], None] = lambda _error: None
+    """Told of the relative error of every blob that was quantized."""
     _chains: dict[str, Chain] = field(default_factory=dict)
 
     def code(self, item: PutItem) -> PutItem:
@@ -68,9 +86,9 @@ class Writer:
             raise HeaderError("an empty blob")
         header = decode_header(item.buffers[0])
         page_bytes = header.layout.page_bytes
-        sections: list[Bytes] = [item.buffers[0]]
-        sections += map(self._chain(header).squeeze, _pages(header, page_bytes, item.buffers[1:]))
-        envelope = self._envelope(item, header, page_bytes, list(map(len, sections)))
+        pages = _pages(header, page_bytes, item.buffers[1:])
+        used, sections = self._lossy(header, pages) or self._exact(header, item.buffers[0], pages)
+        envelope = self._envelope(item, used, page_bytes, list(map(len, sections)))
         meta = encode_meta(envelope)
         if self.recipe.locksmith is not None:
             seal = self.recipe.locksmith.seal(item.key, envelope, meta)
@@ -80,8 +98,30 @@ class Writer:
             item.key, [memoryview(encode_head(meta, stored)), *stored], None, item.expires_at, item.after
         )
 
-    def _envelope(self, item: PutItem, header: Header, page_bytes: int, sizes: Sequence[int]) -> Envelope:
-        shape = self._chain(header).names, page_bytes, len(item.buffers[0])
+    def _exact(self, header: Header, raw: Buffer, pages: Sequence[Bytes]) -> tuple[Chain, list[Bytes]]:
+        used = self._chain(header)
+        return used, [raw, *map(used.squeeze, pages)]
+
+    def _lossy(self, header: Header, pages: Sequence[Bytes]) -> tuple[Chain, list[Bytes]] | None:
+        """With a header of the pages as they will be read; None where too much would be lost, or nothing."""
+        used = self.recipe.lossy_chain(header.layout)
+        if used is None:
+            return None
+        try:
+            coded = list(map(used.code, pages))
+        except CodecError:
+            return None
+        worst = max(used.error(page, read) for page, (_, read) in zip(pages, coded, strict=True))
+        self.measured(worst)
+        if worst > self.recipe.most_error:
+            return None
+        checksums = b"".join(xxh3_128_digest(read) for _, read in coded)
+        rewritten = memoryview(bytearray(header_size(header.pages)))
+        encode_header(msgspec.structs.replace(header, checksums=checksums), rewritten)
+        return used, [rewritten, *(stored for stored, _ in coded)]
+
+    def _envelope(self, item: PutItem, used: Chain, page_bytes: int, sizes: Sequence[int]) -> Envelope:
+        shape = used.names, page_bytes, len(item.buffers[0])
         if self.recipe.locksmith is None:
             return Envelope(*shape, pack_sizes(sizes))
         made = self.recipe.locksmith.data_key(item.key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,16 @@ class Step(ABC):
     """One step of a chain; any thread. `name` is what the envelope says, parameters included."""
 
     name: str
+    loses: ClassVar[bool] = False
+    """Whether `restore` may bring back something else; only the first step of a chain may."""
+
+    def coded_size(self, size: int) -> int:
+        """Bytes of what `squeeze` makes of so many, of steps that others may follow."""
+        return size
+
+    def error(self, page: Bytes, restored: Bytes) -> float:
+        """How much is lost of a page, relative."""
+        return 0.0
 
     @abstractmethod
     def squeeze(self, data: Bytes) -> Bytes:
@@ -128,19 +138,41 @@ class Chain:
         self._steps = tuple(steps)
         self.names = tuple(step.name for step in steps)
 
+    @property
+    def loses(self) -> bool:
+        """Whether what is read may be other than what was written."""
+        return any(step.loses for step in self._steps)
+
+    def error(self, page: Bytes, read: Bytes) -> float:
+        """Of what was lost, relative; 0 where nothing can be."""
+        return max((step.error(page, read) for step in self._steps), default=0.0)
+
     def squeeze(self, page: Bytes) -> Bytes:
         """What is stored of a page: the page itself where the chain makes it no smaller."""
-        data = page
+        return self.code(page)[0]
+
+    def code(self, page: Bytes) -> tuple[Bytes, Bytes]:
+        """What is stored of a page, and what will be read of that: the page, unless a step loses something.
+
+        Raises CodecError for a page that a step cannot take.
+        """
+        data, read = page, page
         for step in self._steps:
-            data = step.squeeze(data)
-        return data if len(data) < len(page) else page
+            coded = step.squeeze(data)
+            if step.loses:
+                read = step.restore(coded, len(data))
+            data = coded
+        return (data, read) if len(data) < len(page) else (read, read)
 
     def restore(self, data: Bytes, size: int) -> Bytes:
         """The page of `size` bytes. Raises CodecError."""
         if len(data) == size:
             return data
-        for step in reversed(self._steps):
-            data = step.restore(data, size)
+        sizes = [size]
+        for step in self._steps[:-1]:
+            sizes.append(step.coded_size(sizes[-1]))
+        for step, before in zip(reversed(self._steps), reversed(sizes), strict=True):
+            data = step.restore(data, before)
         if len(data) != size:
             raise CodecError(f"{len(data)} bytes are no page of {size}")
         return data
@@ -162,6 +194,10 @@ def chain(names: Sequence[str]) -> Chain:
 def _step(name: str) -> Step:
     kind, _, parameter = name.partition(":")
     try:
+        if kind == "quantize":
+            from sgkv.codecs.quantizing import Quantize
+
+            return Quantize.parse(parameter)
         if kind == "planes":
             return Planes(int(parameter))
         if kind == "zstd":

@@ -8,6 +8,24 @@ from pydantic import Field, model_validator
 
 from sgkv.config.base import AbsolutePath, Section
 
+Format = Literal["none", "int8", "fp8", "int4", "nf4"]
+
+
+class QuantizeConfig(Section):
+    """Fewer bits a number: what is read is no longer what was written."""
+
+    k: Format = "none"
+    """Of keys, and of what a model keeps in their place; they bear less than values do."""
+    v: Format = "none"
+    max_error: float = Field(0.2, gt=0, le=1)
+    """A blob of which more is lost (relative, root mean square) is kept without loss."""
+    allow_mixing: bool = False
+    """Let servers that keep everything share KV with this one: some of theirs will be quantized."""
+
+    @property
+    def formats(self) -> tuple[str, str]:
+        return ("" if self.k == "none" else self.k, "" if self.v == "none" else self.v)
+
 
 class CodecConfig(Section):
     """What is done to blobs on their way into a tier; what is read there may have been coded otherwise."""
@@ -17,6 +35,7 @@ class CodecConfig(Section):
     """Of zstd."""
     planes: bool = True
     """Sort the bytes of floats by their kind first, which is what makes KV compress."""
+    quantize: QuantizeConfig = QuantizeConfig()
     encrypt: bool = False
     """Seal with the keys of `keys`."""
     accept_unsealed: bool = False

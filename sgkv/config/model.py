@@ -136,6 +136,13 @@ class Config(Section):
         """The same with its own tiers: what the node's daemon makes of it, and tools that look into tiers."""
         return self.model_copy(update={"mode": "embedded"})
 
+    @property
+    def losses(self) -> list[str]:
+        """What tiers make of numbers, where KV of which something was lost is to be kept apart."""
+        quantized = [tier.codec.quantize for tier in self.tiers if isinstance(tier, BlobTier)]
+        formats = {(one.k, one.v) for one in quantized if any(one.formats) and not one.allow_mixing}
+        return [f"quantized k={k} v={v}" for k, v in sorted(formats)]
+
     @field_validator("chunk_tokens")
     @classmethod
     def _power_of_two(cls, tokens: int) -> int:

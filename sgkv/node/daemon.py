@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sgkv.config import Config, ConfigError, ResolvedConfig, load, resolve
+from sgkv.config import Config, ConfigError, Problem, ResolvedConfig, load, resolve
 from sgkv.metrics import Metrics, process_metrics
 from sgkv.node.rules import rules_of
 from sgkv.node.server import NodeServer, claimed
@@ -27,9 +27,18 @@ _RELOADED = frozenset({"token", "tenants", "users", "namespace_quota", "connecti
 """Fields of `NodeConfig` that a running daemon takes over."""
 
 
+_APART = (
+    "engines name what they store, and do not know that a daemon's tier loses some of it: set "
+    "allow_mixing: true if all of them may share such KV, or quantize in an engine's own tiers"
+)
+
+
 def daemon_config(file: Path | None) -> ResolvedConfig:
     """The configuration of a daemon, which may lie in the same file as its engines'. Raises ConfigError."""
-    return resolve(load(file=file).config.embedded)
+    config = load(file=file).config.embedded
+    if config.losses:
+        raise ConfigError([Problem("tiers.codec.quantize", _APART)])
+    return resolve(config)
 
 
 def serve(resolved: ResolvedConfig, reload: Callable[[], Config], ready: Callable[[str], None]) -> None:

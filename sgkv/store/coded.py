@@ -26,9 +26,11 @@ def coded(backend: Backend, codec: CodecConfig, config: Config) -> Backend:
     """
     squeeze = {"none": "", "zstd": f"zstd:{codec.level}", "lz4": "lz4"}[codec.compress]
     keys = Locksmith(provider(config.keys), config.tenant) if config.keys is not None else None
-    if not squeeze and not codec.encrypt:
+    formats = codec.quantize.formats
+    if not squeeze and not codec.encrypt and not any(formats):
         return CodedBackend(backend, keys=keys, threads=codec.threads)
-    recipe = Recipe(squeeze, codec.planes, keys if codec.encrypt else None)
+    locksmith = keys if codec.encrypt else None
+    recipe = Recipe(squeeze, codec.planes, locksmith, formats, codec.quantize.max_error)
     try:
         recipe.chain("bfloat16")
     except CodecError as error:

@@ -16,8 +16,9 @@ from sgkv.bench.scratch import Scratch
 from sgkv.bench.timing import interleave
 from sgkv.codecs.coding import Recipe
 from sgkv.codecs.envelope import KEY_BYTES, SALT_BYTES
+from sgkv.codecs.quantizing import step_name
 from sgkv.codecs.sealing import Seal
-from sgkv.codecs.squeezing import Chain
+from sgkv.codecs.squeezing import Chain, chain
 
 _HEADS, _DIM = 8, 128
 _PAGE = 1 << 20
@@ -29,16 +30,24 @@ _RECIPES = {
     "zstd1_planes": Recipe("zstd:1"),
     "zstd3_planes": Recipe("zstd:3"),
 }
+_LOSSY = ("int8", "fp8", "int4", "nf4")
+_QUANTIZES = Bar("ratio_to_raw", ">=", 0.5, "of memcpy")
 _LZ4_DECODES = Bar("value", ">=", 1, "GB/s")
 _OPENSSL = Bar("ratio_to_raw", ">=", 0.8, "of openssl speed")
 _SPEED = re.compile(r"^aes-256-gcm\s+([0-9.]+)k\s*$", re.IGNORECASE | re.MULTILINE)
 
 
 def measure(effort: Effort, scratch: Scratch) -> Iterator[Record]:
-    """``{codec}_encode``, ``{codec}_decode``: one core; ``aesgcm``: sealing a page."""
+    """``{codec}_encode``, ``{codec}_decode``: one core; ``aesgcm``: sealing a page.
+
+    What codecs that lose something do to a model's answers, `python -m scripts.codec_quality` measures.
+    """
     page = keys_page(effort.of(_PAGE, least=1 << 14))
     for name, recipe in _RECIPES.items():
         yield from _codec(name, recipe.chain("bfloat16"), page, effort)
+    for name in _LOSSY:
+        lossy = chain([step_name((name, name), "bfloat16", (2 * _DIM, 2 * _DIM))])
+        yield from _codec(name, lossy, page, effort)
     yield _sealing(page, effort)
 
 
@@ -54,18 +63,21 @@ def keys_page(size: int) -> bytes:
     return (np.ascontiguousarray(hidden @ weights).view(np.uint32) >> 16).astype("<u2").tobytes()
 
 
-def _codec(name: str, chain: Chain, page: bytes, effort: Effort) -> Iterator[Record]:
-    stored = bytes(chain.squeeze(page))
-    if bytes(chain.restore(stored, len(page))) != page:
+def _codec(name: str, steps: Chain, page: bytes, effort: Effort) -> Iterator[Record]:
+    stored = bytes(steps.squeeze(page))
+    read = bytes(steps.restore(stored, len(page)))
+    if read != page and not steps.loses:
         raise BenchError(f"{name} does not bring a page back")
     calls: dict[str, Callable[[], object]] = {
-        "encode": lambda: chain.squeeze(page),
-        "decode": lambda: chain.restore(stored, len(page)),
+        "encode": lambda: steps.squeeze(page),
+        "decode": lambda: steps.restore(stored, len(page)),
         "raw": lambda: bytearray(page),
     }
     series = interleave(calls, effort.times(2))
     for call in ("encode", "decode"):
-        judged = call == "decode" and name.startswith("lz4")
+        bars = (_QUANTIZES,) if name == "int8" else ()
+        if call == "decode" and name.startswith("lz4"):
+            bars = (_LZ4_DECODES,)
         yield Record(
             "codecs",
             f"{name}_{call}",
@@ -74,7 +86,8 @@ def _codec(name: str, chain: Chain, page: bytes, effort: Effort) -> Iterator[Rec
             ratio_to_raw=series[call].speed_over(series["raw"]),
             cpu_ratio_to_raw=series[call].cpu_over(series["raw"]),
             stored_share=len(stored) / len(page),
-            bars=(_LZ4_DECODES,) if judged else (),
+            relative_error=steps.error(page, read),
+            bars=bars,
         )
 
 
