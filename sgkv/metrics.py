@@ -26,6 +26,7 @@ _BUCKETS = (1e-4, 2.5e-4, 1e-3, 2.5e-3, 1e-2, 2.5e-2, 0.1, 0.25, 1.0, 2.5, 10.0)
 HELP = {
     "broken_connections": "Connections that the node's daemon ended because of what was said on them",
     "failed_writes": "Blobs that a tier did not take",
+    "held_back_tokens": "Tokens that were there and not loaded, because the rollout holds them back",
     "hit_pages": "Pages served",
     "internal_errors": "Errors of sgkv's own that became misses",
     "lookup_pages": "Pages looked up, by whether they could be read then, and else why",

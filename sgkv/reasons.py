@@ -29,6 +29,8 @@ class MissReason(enum.Enum):
     """The node's daemon does not answer, or refuses us; it is tried again in the background."""
     NOT_WORTH_LOADING = "not_worth_loading"
     """It is there, and computing it again is quicker; see `sgkv.decide`."""
+    HELD_BACK = "held_back"
+    """It is there, and the rollout does not load it for this prompt, or for a while for none."""
     SIDE_POOL = "side_pool"
     """The KV is there, but not the state of another pool without which it cannot be used."""
     SUSPENDED = "suspended"

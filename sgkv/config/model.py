@@ -80,6 +80,27 @@ class GateConfig(Section):
     """How late a read is assumed to be: 0.5 as most are, 0.95 for a promise that few loads may break."""
 
 
+class RolloutConfig(Section):
+    """How much of what is there is loaded, while a fleet gets used to it. Storing goes on in any mode."""
+
+    mode: Literal["shadow", "percent", "all"] = "all"
+    """``shadow`` loads nothing and counts what would have been saved; ``percent`` loads for some prompts."""
+    percent: float = Field(10.0, gt=0, le=100)
+    """Of prompts, by the hash of their first page: a conversation stays on its side."""
+    max_failed: float | None = Field(None, gt=0, le=1)
+    """Share of reads that may fail before loading pauses; null never pauses for it."""
+    max_read: Positive | None = None
+    """Seconds that 19 of 20 reads stay below, or loading pauses; null never pauses for it."""
+    window: int = Field(200, ge=20, le=100_000)
+    """Reads that are judged together."""
+    pause: Positive = 300.0
+    """Seconds without loads after that."""
+
+    @property
+    def active(self) -> bool:
+        return self.mode != "all" or self.max_failed is not None or self.max_read is not None
+
+
 class LimitsConfig(Section):
     """What may pile up in memory beside the tiers and the write-behind queue."""
 
@@ -123,6 +144,7 @@ class Config(Section):
     """Fastest first."""
     write_behind: WriteBehindConfig = WriteBehindConfig()
     gate: GateConfig = GateConfig()
+    rollout: RolloutConfig = RolloutConfig()
     limits: LimitsConfig = LimitsConfig()
     engine: EngineConfig = EngineConfig()
     linker: LinkerConfig = LinkerConfig()

@@ -37,6 +37,10 @@ ADVICE: Mapping[MissReason, tuple[str, str]] = {
         "the gate judged that computing them takes less time than loading them",
         "see docs/when-to-load.md; gate.mode: shadow only counts",
     ),
+    MissReason.HELD_BACK: (
+        "the rollout does not load them for these prompts, or for a while for none",
+        "see docs/rollout.md; the log says where loading pauses, and why",
+    ),
     MissReason.TIMEOUT: (
         "a deadline passed first",
         "see sgkv_tier_seconds for the slow tier; raise engine.get_deadline, or leave that tier out",
@@ -63,6 +67,7 @@ _EXPECTED = frozenset(
         MissReason.ABSENT,
         MissReason.CLOSED,
         MissReason.EXPIRED,
+        MissReason.HELD_BACK,
         MissReason.NOT_WORTH_LOADING,
         MissReason.SIDE_POOL,
     }

@@ -19,7 +19,9 @@ from sgkv.config import (
     ResolvedTier,
     ResolvedValkey,
 )
+from sgkv.config.model import RolloutConfig
 from sgkv.counters import Counters
+from sgkv.decide.rollout import Rollout, RolloutMode
 from sgkv.keys import is_blob_key
 from sgkv.metrics import Metrics
 from sgkv.store.base import PageStore
@@ -62,9 +64,22 @@ def open_store(
     gate = None
     if config.gate.mode != "off":
         tiers, gate = gated(tiers, config.gate)
-    store = Store(tiers, options, _counters(metrics), gate=gate)
+    store = Store(tiers, options, _counters(metrics), gate=gate, rollout=_rollout(config.rollout))
     _report(store, config.control)
     return store
+
+
+def _rollout(config: RolloutConfig) -> Rollout | None:
+    if not config.active:
+        return None
+    return Rollout(
+        RolloutMode(config.mode),
+        percent=config.percent,
+        most_failed=config.max_failed,
+        slowest=config.max_read,
+        window=config.window,
+        pause=config.pause,
+    )
 
 
 def _report(store: Store, control: ControlConfig) -> None:

@@ -6,6 +6,7 @@ that its own methods do.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -35,9 +36,12 @@ def read_each(
 ) -> list[Reading]:
     """Fill the pages of each session. A page counts as one, served by the slowest of its tiers."""
     readings = [session.reading(span, own) for session, own in zip(sessions, pages, strict=True)]
-    tiers = _readable(sessions)
+    tiers, began = _readable(sessions), time.perf_counter()
     read_all(readings, tiers, deadline)
     served_by, reasons = _pages(readings, tiers)
+    rollout = sessions[0].rollout
+    if rollout is not None:
+        rollout.note(time.perf_counter() - began, reasons)
     page_bytes = sum(session.layout.page_bytes for session in sessions)
     sessions[0].counters.read(served_by, page_bytes, reasons)
     for session, reading in zip(sessions, readings, strict=True):

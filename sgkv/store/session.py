@@ -15,6 +15,7 @@ from sgkv.chunk.blob import BlobIdentity, Page
 from sgkv.chunk.layout import Order, PageLayout
 from sgkv.counters import Counters
 from sgkv.decide.gate import Gate, Mode
+from sgkv.decide.rollout import Rollout
 from sgkv.identity import Namespace
 from sgkv.keys import chunk_keys, page_keys
 from sgkv.reasons import MissReason
@@ -52,6 +53,8 @@ class Machinery:
     remembered_pages: int
     gate: Gate | None = None
     """None loads whatever is there."""
+    rollout: Rollout | None = None
+    """None holds nothing back."""
 
     @property
     def arena(self) -> Tier | None:
@@ -97,6 +100,11 @@ class Session(PageSession):
         return self._shared.counters
 
     @property
+    def rollout(self) -> Rollout | None:
+        """Who is told how reads go."""
+        return self._shared.rollout
+
+    @property
     def arena(self) -> Tier | None:
         """The cpu tier."""
         return self._shared.arena
@@ -110,6 +118,14 @@ class Session(PageSession):
 
     def worthwhile(self, search: Search, page_bytes: int) -> Found:
         """The answer of a search, no longer than what is worth loading of pages of `page_bytes`."""
+        found = self._gated(search, page_bytes)
+        rollout, span = self._shared.rollout, search.span
+        if rollout is None or not found.pages or rollout.lets((span.before or span.hashes)[0]):
+            return found
+        self.counters.add("held_back_tokens", found.pages * self.layout.tokens)
+        return Found(0, MissReason.HELD_BACK)
+
+    def _gated(self, search: Search, page_bytes: int) -> Found:
         gate, found = self._shared.gate, search.found
         if gate is None or not found.pages:
             return found

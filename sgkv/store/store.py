@@ -14,6 +14,7 @@ from sgkv.chunk.blob import Page
 from sgkv.chunk.layout import PageLayout
 from sgkv.counters import Counters
 from sgkv.decide.gate import Gate
+from sgkv.decide.rollout import Rollout
 from sgkv.identity import Namespace
 from sgkv.reasons import MissReason
 from sgkv.store.base import PageSession, PageStore, StoreStats
@@ -57,10 +58,11 @@ class Store(PageStore):
         counters: Counters | None = None,
         clock: Callable[[], float] = time.time,
         gate: Gate | None = None,
+        rollout: Rollout | None = None,
     ) -> None:
         """`clock` gives Unix seconds, by which pages expire; a cpu tier has its own.
 
-        `gate` decides what of a hit is worth loading; None loads all.
+        `gate` decides what of a hit is worth loading, `rollout` for which prompts; None loads all.
         """
         if not tiers:
             raise ValueError("a store needs at least one tier")
@@ -71,6 +73,7 @@ class Store(PageStore):
         self._options = options
         self._clock = clock
         self.gate = gate
+        self.rollout = rollout
         self._lock = threading.Lock()
         self._sessions: WeakSet[Session] = WeakSet()
         self._endings: list[Callable[[], object]] = []
@@ -106,6 +109,7 @@ class Store(PageStore):
             self._clock,
             self._options.remembered_pages,
             self.gate,
+            self.rollout,
         )
         session = Session(shared, namespace, layout, producer)
         with self._lock:
