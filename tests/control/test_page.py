@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def browser_page() -> Iterator[Page]:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert chromium, "this needs a Chromium: apt-get install chromium (`make browser` does)"
+    assert chromium, "this needs a Chromium: apt-get install chromium (`make test-tools` does)"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page()
