@@ -54,7 +54,7 @@ class Rollout:
         pause: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Loading pauses for `pause` seconds when of the last `window` reads more than `most_failed` (a share)
+        """Loading pauses for `pause` seconds when of the last `window` reads a larger share than `most_failed`
         failed, or more than one in twenty took longer than `slowest` seconds. None judges nothing.
         """
         self.pauses = 0
