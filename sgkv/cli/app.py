@@ -17,6 +17,7 @@ from sgkv.cli.keys import keys_app
 from sgkv.cli.mooncake import mooncake_app
 from sgkv.cli.node import node_app
 from sgkv.cli.prewarm import prewarm_app
+from sgkv.cli.recode import recode
 from sgkv.cli.replay import replay
 from sgkv.cli.router import router
 from sgkv.cli.s3 import s3_app
@@ -39,6 +40,7 @@ app.add_typer(mooncake_app, name="mooncake")
 app.add_typer(doctor_app, name="doctor")
 app.add_typer(keys_app, name="keys")
 app.add_typer(inspect_app, name="inspect")
+app.command("recode")(recode)
 app.command("replay")(replay)
 app.command("router")(router)
 app.command("why-miss")(why_miss)

@@ -52,6 +52,11 @@ class Recipe:
     most_error: float = 1.0
     """Relative error past which a blob is not quantized."""
 
+    @property
+    def codes(self) -> bool:
+        """Whether anything is done to a blob at all."""
+        return bool(self.squeeze) or any(self.quantize) or self.locksmith is not None
+
     def chain(self, dtype: str) -> Chain:
         """For pages of `dtype`, without losing anything. Raises CodecError where it names no codec."""
         item = _ITEM_BYTES.get(dtype)
@@ -166,18 +171,28 @@ class Reader:
 
         Raises DamagedError where the stored bytes are not what was written there.
         """
+        plain = self.unsealed(place, stored)
+        if place:
+            try:
+                return self.chain.restore(plain, self.head.envelope.page_bytes)
+            except CodecError as error:
+                raise DamagedError(str(error)) from error
+        if len(plain) != self.head.envelope.header_bytes:
+            raise DamagedError("the header has another size than its envelope says")
+        return plain
+
+    def unsealed(self, place: int, stored: Bytes) -> Bytes:
+        """A section as it was before it was sealed; a page is still as its codecs made it.
+
+        Raises DamagedError where the stored bytes are not what was written there.
+        """
         checksum = self.head.checksums[place * CHECKSUM_BYTES : (place + 1) * CHECKSUM_BYTES]
         if xxh3_128_digest(stored) != checksum:
             raise DamagedError(f"the checksum of section {place} does not match")
         try:
-            plain = stored if self.seal is None else self.seal.open(place, stored)
-            if place:
-                return self.chain.restore(plain, self.head.envelope.page_bytes)
-        except (SealError, CodecError) as error:
+            return stored if self.seal is None else self.seal.open(place, stored)
+        except SealError as error:
             raise DamagedError(str(error)) from error
-        if len(plain) != self.head.envelope.header_bytes:
-            raise DamagedError("the header has another size than its envelope says")
-        return plain
 
 
 def _pages(header: Header, page_bytes: int, buffers: Sequence[Buffer]) -> list[Bytes]:

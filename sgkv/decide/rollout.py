@@ -54,8 +54,8 @@ class Rollout:
         pause: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Loading pauses for `pause` seconds when of the last `window` reads a larger share than `most_failed`
-        failed, or more than one in twenty took longer than `slowest` seconds. None judges nothing.
+        """Loading pauses for `pause` seconds when too many of the last `window` reads went wrong: a share of
+        more than `most_failed` failed, or more than one in twenty took longer than `slowest` seconds.
         """
         self.pauses = 0
         self._share = {RolloutMode.SHADOW: 0.0, RolloutMode.ALL: 100.0}.get(mode, percent)

@@ -24,19 +24,24 @@ def coded(backend: Backend, codec: CodecConfig, config: Config) -> Backend:
     Raises ConfigError where keys or a codec cannot be had: better no store than one that writes what
     should have been sealed.
     """
+    recipe, keys = recipe_of(codec, config, backend.name)
+    if not recipe.codes:
+        return CodedBackend(backend, keys=keys, threads=codec.threads)
+    strict = codec.encrypt and not codec.accept_unsealed
+    return CodedBackend(backend, recipe, keys=keys, sealed_only=strict, threads=codec.threads)
+
+
+def recipe_of(codec: CodecConfig, config: Config, tier: str) -> tuple[Recipe, Locksmith | None]:
+    """(how a tier's blobs are coded, what opens those that are sealed). Raises ConfigError."""
     squeeze = {"none": "", "zstd": f"zstd:{codec.level}", "lz4": "lz4"}[codec.compress]
     keys = Locksmith(provider(config.keys), config.tenant) if config.keys is not None else None
-    formats = codec.quantize.formats
-    if not squeeze and not codec.encrypt and not any(formats):
-        return CodedBackend(backend, keys=keys, threads=codec.threads)
     locksmith = keys if codec.encrypt else None
-    recipe = Recipe(squeeze, codec.planes, locksmith, formats, codec.quantize.max_error)
+    recipe = Recipe(squeeze, codec.planes, locksmith, codec.quantize.formats, codec.quantize.max_error)
     try:
         recipe.chain("bfloat16")
     except CodecError as error:
-        raise ConfigError([Problem(f"tiers ({backend.name}).codec", str(error))]) from error
-    strict = codec.encrypt and not codec.accept_unsealed
-    return CodedBackend(backend, recipe, keys=keys, sealed_only=strict, threads=codec.threads)
+        raise ConfigError([Problem(f"tiers ({tier}).codec", str(error))]) from error
+    return recipe, keys
 
 
 def provider(keys: KeysConfig) -> KeyProvider:
