@@ -66,7 +66,7 @@ def recode(
     """Rewrite those `blobs` of `tier`, which shows them as they are stored, that `recipe` makes otherwise.
 
     `keys` open what is sealed. Nothing is quantized that is not, and what is stays as it is. `told` of
-    progress after each blob; `stopped` is asked before each. Raises OSError where there is no key to seal with.
+    progress after each blob; `stopped` is asked before each. Raises OSError without a key to seal with.
     """
     done, exact = Recoded(), replace(recipe, quantize=("", ""))
     writer = Writer(exact)

@@ -79,8 +79,10 @@ class Rollout:
         """
         return int(first_page[:8], 16) % 10_000 < 100 * self._share and not self.paused
 
-    def note(self, seconds: float, reasons: Iterable[MissReason | None]) -> None:
-        """A read of pages that were to be there took so long, and ended so."""
+    def note(self, seconds: float, reasons: Iterable[MissReason | None]) -> bool:
+        """A read of pages that were to be there took so long, and ended so; True where loading pauses for
+        it.
+        """
         failed = any(reason in _FAILED for reason in reasons)
         slow = self._slowest is not None and seconds > self._slowest
         with self._lock:
@@ -92,6 +94,7 @@ class Rollout:
                 self._until = self._clock() + self._pause
         if why:
             logger.warning("sgkv: nothing is loaded for %.0f s: %s", self._pause, why)
+        return why is not None
 
     def _trouble(self) -> str | None:
         reads = len(self._reads)
