@@ -37,21 +37,30 @@ class Counters:
             self.add("miss_pages", pages, label="reason", value=reason.value)
 
     def lookup(self, pages: int, found: int, reason: MissReason | None) -> None:
-        """Count the pages of one lookup: those that can be read, and the rest with what ended the run."""
+        """Count one lookup, and its pages: those that can be read, and the rest with what ended the run."""
+        self.add(
+            "lookups", label="result", value="none" if not found else "all" if found >= pages else "part"
+        )
         self.add("lookup_pages", found, label="result", value="hit")
         if reason is not None:
             self.add("lookup_pages", pages - found, label="result", value=reason.value)
 
     def read(
-        self, served_by: Mapping[str, int], page_bytes: int, reasons: Iterable[MissReason | None]
+        self,
+        served_by: Mapping[str, int],
+        page_bytes: int,
+        page_tokens: int,
+        reasons: Iterable[MissReason | None],
     ) -> None:
         """Count the pages of one read: hits by their tier, misses by their reason."""
         for tier, pages in served_by.items():
-            self.hits(tier, pages, page_bytes)
+            self.hits(tier, pages, page_bytes, page_tokens)
         self.misses(reasons)
 
-    def hits(self, tier: str, pages: int, page_bytes: int) -> None:
+    def hits(self, tier: str, pages: int, page_bytes: int, page_tokens: int) -> None:
+        """Count pages served, each of so many bytes, which saved computing so many tokens."""
         self.add("hit_pages", pages, label="tier", value=tier)
+        self.add("hit_tokens", pages * page_tokens, label="tier", value=tier)
         self.add("read_bytes", pages * page_bytes, label="tier", value=tier)
 
     def writes(self, tier: str, statuses: Sequence[Status], sizes: Sequence[int]) -> None:

@@ -42,6 +42,13 @@ class Namespace:
     geometry: str
     """Shape of one page without its byte order."""
 
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of a prompt that a page saves: none of a pool beside the KV, whose pages are of the same
+        tokens.
+        """
+        return self.page_tokens if self.pool == "kv" else 0
+
     @cached_property
     def digest(self) -> str:
         """32 hex digits over the canonical JSON of every field and the format version."""

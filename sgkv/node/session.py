@@ -211,7 +211,7 @@ class AttachedSession(PageSession):
             for page in pages:
                 reasons[page] = _reason(reason)
         for tier, served in outcome.served.items():
-            self._counters.hits(tier, served, self.layout.page_bytes)
+            self._counters.hits(tier, served, self.layout.page_bytes, self.namespace.prompt_tokens)
         return reasons
 
 

@@ -40,10 +40,11 @@ def read_each(
     read_all(readings, tiers, deadline)
     served_by, reasons = _pages(readings, tiers)
     rollout = sessions[0].rollout
-    if rollout is not None:
-        rollout.note(time.perf_counter() - began, reasons)
+    counters, page_tokens = sessions[0].counters, sessions[0].namespace.prompt_tokens
+    if rollout is not None and rollout.note(time.perf_counter() - began, reasons):
+        counters.add("rollout_pauses")
     page_bytes = sum(session.layout.page_bytes for session in sessions)
-    sessions[0].counters.read(served_by, page_bytes, reasons)
+    counters.read(served_by, page_bytes, page_tokens, reasons)
     for session, reading in zip(sessions, readings, strict=True):
         session.promote(reading)
     return readings

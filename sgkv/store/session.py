@@ -122,7 +122,7 @@ class Session(PageSession):
         rollout, span = self._shared.rollout, search.span
         if rollout is None or not found.pages or rollout.lets((span.before or span.hashes)[0]):
             return found
-        self.counters.add("held_back_tokens", found.pages * self.layout.tokens)
+        self.counters.add("held_back_tokens", found.pages * self.namespace.prompt_tokens)
         return Found(0, MissReason.HELD_BACK)
 
     def _gated(self, search: Search, page_bytes: int) -> Found:
@@ -216,7 +216,7 @@ class Session(PageSession):
         else:
             below = [lower for lower in tiers if lower.arena is None]
             lent = lend(reading, self.search(span), tier, arena, below, deadline)
-        self.counters.read(lent.served_by, self.layout.page_bytes, lent.reasons)
+        self.counters.read(lent.served_by, self.layout.page_bytes, self.namespace.prompt_tokens, lent.reasons)
         return lent
 
     def near(self, span: Span) -> list[bool]:
@@ -233,9 +233,8 @@ class Session(PageSession):
         if arena is None or arena.arena is None:
             return [None] * len(span.hashes)
         leases = arena.arena.lease(page_keys(self._arena_namespace, span.hashes))
-        self._shared.counters.hits(
-            arena.name, sum(lease is not None for lease in leases), self.layout.page_bytes
-        )
+        found = sum(lease is not None for lease in leases)
+        self.counters.hits(arena.name, found, self.layout.page_bytes, self.namespace.prompt_tokens)
         return leases
 
     def pin(self, span: Span, pinned: bool = True) -> list[bool]:
