@@ -15,7 +15,7 @@ PYTEST_ARGS ?=
 # Starting an engine keeps one core busy and much of the rest waits: two files of tests at a time.
 WORKERS ?= 2
 SPREAD = -n $(WORKERS) --dist loadfile
-BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble kernels linker s3 mooncake valkey node decide control vllm
+BENCH_SUITES ?= hicache cpu disk lookup hash startup trouble kernels linker s3 mooncake valkey node decide control blend vllm
 JSON ?=
 ENGINE ?= sglang
 MINUTES ?= 3

@@ -11,7 +11,7 @@ import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from torch.nn import functional
 
 KV: TypeAlias = "list[tuple[Tensor, Tensor]]"
 """Of each layer keys, which are rotated, and values: ``[batch, tokens, heads, dim]``."""
+
+
+_EPSILON = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class _Layer(nn.Module):  # type: ignore[misc] # torch has no types here
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         wide = 8 * shape.hidden // 3 // 8 * 8
-        self.before, self.after = nn.RMSNorm(shape.hidden), nn.RMSNorm(shape.hidden)
+        self.before, self.after = nn.RMSNorm(shape.hidden, _EPSILON), nn.RMSNorm(shape.hidden, _EPSILON)
         self.attention = _Attention(shape)
         self.gate = nn.Linear(shape.hidden, wide, bias=False)
         self.up = nn.Linear(shape.hidden, wide, bias=False)
@@ -88,7 +91,7 @@ class SmallLM(nn.Module):  # type: ignore[misc] # torch has no types here
         self.shape = shape or Shape()
         self.embedding = nn.Embedding(self.shape.vocabulary, self.shape.hidden)
         self.layers = nn.ModuleList(_Layer(self.shape) for _ in range(self.shape.layers))
-        self.norm = nn.RMSNorm(self.shape.hidden)
+        self.norm = nn.RMSNorm(self.shape.hidden, _EPSILON)
         self.head = nn.Linear(self.shape.hidden, self.shape.vocabulary, bias=False)
 
     def forward(self, tokens: Tensor, before: KV | None = None) -> tuple[Tensor, KV]:
@@ -100,6 +103,45 @@ class SmallLM(nn.Module):  # type: ignore[misc] # torch has no types here
             x, own = layer(x, positions, before[at] if before else None)
             kv.append(own)
         return self.head(self.norm(x)), kv
+
+    def config(self) -> dict[str, Any]:
+        """As the config.json of a Llama."""
+        shape = self.shape
+        return {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "num_hidden_layers": shape.layers,
+            "num_attention_heads": shape.heads,
+            "num_key_value_heads": shape.kv_heads,
+            "head_dim": shape.head_dim,
+            "hidden_size": shape.hidden,
+            "vocab_size": shape.vocabulary,
+            "rms_norm_eps": _EPSILON,
+            "rope_theta": shape.base,
+            "tie_word_embeddings": False,
+        }
+
+    def checkpoint(self) -> dict[str, Tensor]:
+        """Weights by their names in a Llama's checkpoint."""
+        names = {
+            "attention.": "self_attn.",
+            "before.": "input_layernorm.",
+            "after.": "post_attention_layernorm.",
+        }
+        names |= {"gate.": "mlp.gate_proj.", "up.": "mlp.up_proj.", "down.": "mlp.down_proj."}
+        names |= {f".{kind}.weight": f".{kind}_proj.weight" for kind in "qkvo"}
+        tops = {"embedding.": "model.embed_tokens.", "norm.": "model.norm.", "head.": "lm_head."}
+        found = {}
+        for name, weight in self.state_dict().items():
+            if name.startswith("layers."):
+                for ours, theirs in names.items():
+                    name = name.replace(ours, theirs)  # noqa: PLW2901
+                name = f"model.{name}"  # noqa: PLW2901
+            else:
+                ours, theirs = next(pair for pair in tops.items() if name.startswith(pair[0]))
+                name = name.replace(ours, theirs)  # noqa: PLW2901
+            found[name] = weight.detach()
+        return found
 
 
 def rotated(x: Tensor, positions: Tensor, base: float) -> Tensor:

@@ -59,7 +59,17 @@ CASES = {
     "codecs": [
         *(
             f"{codec}_{call}"
-            for codec in ("lz4", "lz4_planes", "zstd1", "zstd1_planes", "zstd3_planes")
+            for codec in (
+                "lz4",
+                "lz4_planes",
+                "zstd1",
+                "zstd1_planes",
+                "zstd3_planes",
+                "int8",
+                "fp8",
+                "int4",
+                "nf4",
+            )  # fmt: skip
             for call in ("encode", "decode")
         ),
         "aesgcm",
@@ -81,6 +91,7 @@ CASES = {
         "disk_to_engine",
     ],
     "control": ["admit_rate", "lookup_100k_1000i"],
+    "blend": ["ttft_8x512"],
     "decide": ["gate", "evict_lru", "evict_s3fifo", "evict_reuse"],
     "valkey": ["get_1MiB", "put_1MiB", "lookup_400"],
     "vllm": ["tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400", "tier_lookup_400_first"],
@@ -102,7 +113,8 @@ BARRED = {
     "vllm": {"tier_store_1MiB", "tier_load_1MiB", "tier_lookup_400"},
     "kernels": {case for case in COMPILED + MOVED if not case.startswith("h2d")},
     "linker": set(CASES["linker"]),
-    "codecs": {"lz4_decode", "lz4_planes_decode", "aesgcm"},
+    "codecs": {"lz4_decode", "lz4_planes_decode", "int8_encode", "int8_decode", "aesgcm"},
+    "blend": {"ttft_8x512"},
 }
 """Cases that the project promises something for."""
 END_ON_SERVERS = {"s3", "linker"}

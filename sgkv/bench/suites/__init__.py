@@ -26,6 +26,7 @@ SUITES = (
     "codecs",
     "decide",
     "control",
+    "blend",
     "vllm",
 )
 
