@@ -27,7 +27,6 @@ app = typer.Typer(
     name="sgkv",
     help="The KV cache of LLM inference as a storage asset.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
 )
 config_app = typer.Typer(help="Show or check a configuration.", no_args_is_help=True)

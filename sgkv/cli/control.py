@@ -28,7 +28,7 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen on; beyond loopback with TLS only.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 7600,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="To listen at.")] = 7600,
     certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM, with --key-file.")] = None,
     key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="PEM.")] = None,
     audit: Annotated[
@@ -160,7 +160,7 @@ def drain(instance: Instance, key: Key = "", *, wait: Wait = False) -> None:
 
 @control_app.command("operation")
 def operation(
-    id_: Annotated[str, typer.Argument(metavar="ID")],
+    id_: Annotated[str, typer.Argument(metavar="ID", help="As printed where it began.")],
     *,
     cancel: Annotated[bool, typer.Option("--cancel", help="Stop it.")] = False,
     wait: Wait = False,

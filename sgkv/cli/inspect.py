@@ -32,7 +32,9 @@ def tier(
 @inspect_app.command("blob")
 def blob(
     name: Annotated[str, typer.Argument(metavar="FILE|TIER", help="A file, or the tier that KEY is in.")],
-    key: Annotated[str | None, typer.Argument(metavar="KEY")] = None,
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="With a TIER: NAMESPACE/c/hh/HASH.")
+    ] = None,
     config: Config = None,
     *,
     json: Json = False,

@@ -37,7 +37,7 @@ def rotate(file: File, key_id: NewId = None) -> None:
 @keys_app.command("drop")
 def drop(
     file: File,
-    key_id: Annotated[str, typer.Argument(metavar="ID")],
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="As `sgkv keys list` shows it.")],
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:

@@ -90,7 +90,10 @@ def compute(
         str, typer.Option(help="auto: the lowest, where the server has priorities. none, or a number.")
     ] = "auto",
     lines: Annotated[bool, typer.Option("--lines", help="Each line of a text file is a prompt.")] = False,
-    api_key: Annotated[str | None, typer.Option(envvar="OPENAI_API_KEY", show_envvar=True)] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="OPENAI_API_KEY", show_envvar=True, help="Where the server asks for one."),
+    ] = None,
     wait_stored: Annotated[
         float,
         typer.Option(parser=_seconds, metavar="TIME", help="Wait so long for the server to have written it."),
