@@ -30,6 +30,7 @@ MOVED = [
     if torch.cuda.is_available()
 ]
 IN_CELLS = ["set_8MiB_cells", "get_8MiB_cells"]
+SQUEEZING = ("lz4", "lz4_planes", "zstd1", "zstd1_planes", "zstd3_planes")
 CASES = {
     "hicache": [
         *(
@@ -59,17 +60,7 @@ CASES = {
     "codecs": [
         *(
             f"{codec}_{call}"
-            for codec in (
-                "lz4",
-                "lz4_planes",
-                "zstd1",
-                "zstd1_planes",
-                "zstd3_planes",
-                "int8",
-                "fp8",
-                "int4",
-                "nf4",
-            )  # fmt: skip
+            for codec in (*SQUEEZING, "int8", "fp8", "int4", "nf4")
             for call in ("encode", "decode")
         ),
         "aesgcm",
