@@ -34,11 +34,19 @@ def serve(
     audit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Append the audit log here; default: stderr.")
     ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="SGKV_CONTROL_STATE",
+            help="Valkey server that keeps pins and drains, e.g. valkeys://user:secret@host:6379/0.",
+        ),
+    ] = None,
 ) -> None:
     """Run the controller in the foreground."""
     from sgkv.cli.control_runs import run_controller
 
-    raise typer.Exit(run_controller(tokens, host, port, certificate, key_file, audit))
+    raise typer.Exit(run_controller(tokens, host, port, certificate, key_file, audit, state))
 
 
 @control_app.command("show")
@@ -156,6 +164,14 @@ def drain(instance: Instance, key: Key = "", *, wait: Wait = False) -> None:
     from sgkv.cli.control_runs import order
 
     raise typer.Exit(order(lambda client: client.drain(instance, key), wait=wait))
+
+
+@control_app.command("undrain")
+def undrain(instance: Instance) -> None:
+    """Let things go to an instance again."""
+    from sgkv.cli.control_runs import do
+
+    raise typer.Exit(do(lambda client: client.undrain(instance)))
 
 
 @control_app.command("operation")

@@ -32,20 +32,30 @@ def run_controller(
     certificate: Path | None,
     key: Path | None,
     audit: Path | None,
+    state: str | None,
 ) -> int:
     """Serve until a signal. Returns the exit code."""
     from sgkv.control.access import Tokens
+    from sgkv.control.desk import Desk
+    from sgkv.control.keeping import Keeper, KeepingError
+    from sgkv.control.registry import Registry
     from sgkv.control.serving import Listening, audit_into, make_server
 
     logging.basicConfig(format="%(asctime)s %(name)s %(message)s", level=logging.INFO)
     try:
         if audit is not None:
             audit_into(audit)
-        server = make_server(Tokens.load(tokens), Listening(host, port, certificate, key))
-    except (ValueError, OSError) as error:
+        keeper = Keeper(state) if state else None
+        desk = Desk(Registry(), keeper)
+        server = make_server(Tokens.load(tokens), Listening(host, port, certificate, key), desk=desk)
+    except (ValueError, OSError, ImportError, KeepingError) as error:
         typer.echo(f"sgkv control: {error}", err=True)
         return USAGE
-    server.run()
+    try:
+        server.run()
+    finally:
+        if keeper is not None:
+            keeper.close()
     return 0
 
 
@@ -117,6 +127,16 @@ def order(call: Callable[[ControlClient], OperationView], *, wait: bool) -> int:
         return int(wait and view.state != "done")
 
     return _with_client(give)
+
+
+def do(call: Callable[[ControlClient], None]) -> int:
+    """Something that answers with nothing. Returns the exit code."""
+
+    def run(client: ControlClient) -> int:
+        call(client)
+        return 0
+
+    return _with_client(run)
 
 
 def _with_client(work: Callable[[ControlClient], int]) -> int:

@@ -188,6 +188,11 @@ def _add_orders(api: FastAPI, desk: Desk) -> None:
         request.state.audit = {"operation": operation.id}
         return operation_view(operation)
 
+    @api.delete("/v1/instances/{name}/drain", status_code=204)
+    async def undrain(name: str, caller: Admin) -> None:
+        """Let things go there again."""
+        wishes.undrain(name, caller)
+
 
 def _add_reports(api: FastAPI, desk: Desk) -> None:
     wishes = Wishes(desk)

@@ -90,6 +90,9 @@ class ControlClient:
     def drain(self, instance: str, key: str = "") -> OperationView:
         return self._one(OperationView, "POST", f"instances/{instance}/drain", None, key)
 
+    def undrain(self, instance: str) -> None:
+        self._ask("DELETE", f"instances/{instance}/drain")
+
     def close(self) -> None:
         self._http.close()
 
@@ -114,7 +117,7 @@ class ControlClient:
             raise ControlError(0, f"no controller answers at {self._http.base_url}: {error}") from error
         if answer.is_error:
             raise ControlError(answer.status_code, _detail(answer))
-        return answer.json()
+        return answer.json() if answer.content else None
 
 
 def _detail(answer: httpx.Response) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from sgkv.control.heat import Heat
+from sgkv.control.keeping import Keeper
 from sgkv.control.operations import Operation, Operations, Step, command
 from sgkv.control.pins import Pin, Pins
 from sgkv.control.places import Device
@@ -20,16 +21,38 @@ _MOST_NAMESPACES = 4096
 class Desk:
     """Of the event loop alone. No call does I/O."""
 
-    def __init__(self, registry: Registry, pins: Pins | None = None) -> None:
+    def __init__(self, registry: Registry, keeper: Keeper | None = None) -> None:
+        """With what a `keeper` has, and has it told of what changes. Raises KeepingError."""
         self.registry = registry
         self.operations = Operations()
-        self.pins = pins or Pins()
+        self.pins = Pins(keeper=keeper)
+        self._keeper = keeper
         self.namespaces: dict[str, NamespaceFacts] = {}
         self.tiers: dict[str, dict[str, Device]] = {}
         """By instance: its tiers, and which device each is."""
         self.latest: dict[str, Report] = {}
         """Of each instance, for its counts alone."""
         self.heat = Heat()
+        if keeper is not None:
+            kept = keeper.load()
+            registry.draining.update(kept.draining)
+            for pin in kept.pins:
+                self.pins.keep(pin)
+
+    def drain(self, instance: str) -> None:
+        """Nothing new is to go there, also when it or the controller begins anew."""
+        self.registry.draining.add(instance)
+        self.registry.instances[instance].draining = True
+        if self._keeper is not None:
+            self._keeper.keep_draining(instance)
+
+    def undrain(self, instance: str) -> None:
+        """It is to be used again. Raises KeyError where it was not draining."""
+        self.registry.draining.remove(instance)
+        if instance in self.registry.instances:
+            self.registry.instances[instance].draining = False
+        if self._keeper is not None:
+            self._keeper.drop_draining(instance)
 
     def receive(self, report: Report) -> Ack:
         """Raises ValueError for what no agent of ours sends; nothing is taken in then."""

@@ -6,8 +6,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sgkv.control.operations import TooManyError
+
+if TYPE_CHECKING:
+    from sgkv.control.keeping import Keeper
 
 _MOST_PINS = 10_000
 _MOST_OF_OWNER = 1000
@@ -32,8 +36,10 @@ class Pin:
 class Pins:
     """Of the event loop alone."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, keeper: Keeper | None = None) -> None:
+        """`keeper` is told of each that is kept, and of each that ends."""
         self._clock = clock
+        self._keeper = keeper
         self._pins: dict[str, Pin] = {}
 
     def __iter__(self) -> Iterator[Pin]:
@@ -57,12 +63,16 @@ class Pins:
 
     def keep(self, pin: Pin) -> None:
         self._pins[pin.id] = pin
+        if self._keeper is not None:
+            self._keeper.keep_pin(pin)
 
     def get(self, id_: str) -> Pin | None:
         return self._pins.get(id_)
 
     def drop(self, pin: Pin) -> None:
         del self._pins[pin.id]
+        if self._keeper is not None:
+            self._keeper.drop_pin(pin)
 
     def alone(self, pin: Pin) -> dict[str, list[str]]:
         """By instance the hashes that no other pin holds there."""

@@ -83,6 +83,8 @@ class Registry:
         self._names: dict[int, Instance] = {}
         self._tables: defaultdict[Shelf, HolderTable] = defaultdict(HolderTable)
         self._sweeping: Iterator[None] = iter(())
+        self.draining: set[str] = set()
+        """Names of instances that are to get nothing new, whether they are here or not."""
 
     def receive(self, name: str, epoch: int, sequence: int) -> Verdict:
         """A report has come; whether its changes are to be applied.
@@ -192,8 +194,7 @@ class Registry:
         if known is not None and known.replaced is not None:  # an account that never became complete
             self._retire(known.slot)
         before = None if known is None else (known.slot if known.replaced is None else known.replaced)
-        draining = known is not None and known.draining
-        instance = Instance(name, epoch, slot, self._clock(), replaced=before, draining=draining)
+        instance = Instance(name, epoch, slot, self._clock(), replaced=before, draining=name in self.draining)
         self.instances[name] = self._names[slot] = instance
         if before is not None:
             self._names[before] = instance

@@ -112,10 +112,17 @@ class Wishes:
         if caller.tenants is not None:
             raise HTTPException(403, "an instance is of all tenants: this needs a token that speaks for all")
         self._instance(name)
-        self._desk.registry.instances[name].draining = True
+        self._desk.drain(name)
         shared = Device.REMOTE in self._desk.tiers.get(name, {}).values()
         copy = command("copy", namespace="", source=Device.DISK, target=Device.REMOTE)
         return self._start("drain", caller, set(), [[Step(name, copy)]] if shared else [], key)
+
+    def undrain(self, name: str, caller: Caller) -> None:
+        if caller.tenants is not None:
+            raise HTTPException(403, "an instance is of all tenants: this needs a token that speaks for all")
+        if name not in self._desk.registry.draining:
+            raise HTTPException(404, f"{name!r} is not being drained")
+        self._desk.undrain(name)
 
     def require_agent(self, caller: Caller, report: Report) -> None:
         """Agents report, of their tenants' namespaces, and nobody else does."""
