@@ -3,7 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-PINS := $(wildcard requirements/core.txt requirements/sglang-cpu.txt requirements/test.txt requirements/lint.txt requirements/build.txt)
+PINS := $(wildcard requirements/core.txt requirements/sglang-cpu.txt requirements/test.txt requirements/docs.txt requirements/lint.txt requirements/build.txt)
 PINS_NODEPS := requirements/sglang-cpu-nodeps.txt requirements/triton.txt
 # vLLM wants other versions than SGLang of much that both use.
 VLLM_VENV := .venv-vllm
@@ -20,7 +20,7 @@ JSON ?=
 ENGINE ?= sglang
 MINUTES ?= 3
 
-.PHONY: help setup setup-vllm test-tools demo test test-fast soak lint format bench clean
+.PHONY: help setup setup-vllm test-tools demo test test-fast soak lint format docs bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make soak       MINUTES=3 of traffic that watches memory, threads, files and leases (JSON=FILE)"
 	@echo "make lint       ruff and mypy --strict       make format  ruff's formatter"
 	@echo "make bench      BENCH_SUITES=\"$(BENCH_SUITES)\" JSON=FILE"
+	@echo "make docs       the documentation site, in build/site"
 	@echo "make setup      only build .venv             make clean   remove what was built, .venv* excepted"
 	@echo "make setup-vllm only build .venv-vllm        make demo ENGINE=vllm, or both: one cache for two engines"
 
@@ -76,6 +77,9 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: setup
+	$(BIN)/mkdocs build --strict
 
 bench: setup $(if $(filter vllm,$(BENCH_SUITES)),setup-vllm)
 	$(BIN)/python -m sgkv bench $(BENCH_SUITES) $(if $(JSON),--json $(JSON))

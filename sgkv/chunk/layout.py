@@ -16,11 +16,11 @@ class Order(enum.Enum):
     """
 
     LAYER = "layer"
-    """[layer][token][head], the canonical order."""
+    """`[layer][token][head]`, the canonical order."""
     TOKEN = "token"
-    """[token][layer][head]"""
+    """`[token][layer][head]`"""
     HEAD = "head"
-    """[head][token][layer]"""
+    """`[head][token][layer]`"""
     OPAQUE = "opaque"
 
 
