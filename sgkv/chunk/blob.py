@@ -23,7 +23,7 @@ from sgkv.chunk.layout import PageLayout
 from sgkv.keys import packed_hashes
 from sgkv.reasons import MissReason
 
-_PIECE = 512 << 10
+_PIECE = 1 << 20
 """Bytes that a backend may read, and have checked, at a time: no more than stays in a core's own cache."""
 
 Page = Sequence[Buffer]
