@@ -45,4 +45,6 @@ class NodeConfig(Section):
     small_calls: int = Field(4, ge=1, le=256)
     """Smaller ones at once, beside the large."""
     metrics_port: int | None = Field(None, ge=1, le=65535)
-    """Of Prometheus metrics on localhost; null serves none."""
+    """Of Prometheus metrics; null serves none."""
+    metrics_address: str = "127.0.0.1"
+    """Where that port listens. It has no access control: 0.0.0.0 is for networks that have."""

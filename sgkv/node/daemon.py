@@ -68,7 +68,7 @@ def _running(resolved: ResolvedConfig) -> Iterator[tuple[NodeServer, Store, Metr
         try:
             server.start()
             if node.metrics_port is not None:
-                _export(node.metrics_port)
+                _export(node.metrics_port, node.metrics_address)
             yield server, store, metrics
         finally:
             server.stop(_LAST_CALLS)
@@ -76,10 +76,10 @@ def _running(resolved: ResolvedConfig) -> Iterator[tuple[NodeServer, Store, Metr
         store.close()
 
 
-def _export(port: int) -> None:
+def _export(port: int, address: str) -> None:
     from prometheus_client import start_http_server
 
-    start_http_server(port, addr="127.0.0.1")
+    start_http_server(port, addr=address)
 
 
 def _obey(

@@ -52,7 +52,7 @@ def test_a_command_that_is_shown_exists(page: str, line: str) -> None:
 def test_commands_that_do_not_exist_would_be_found() -> None:
     assert len(SHOWN) > 50
     for line in ("sgkv inspekt tier disk", "sgkv inspect tier disk --colour"):
-        with pytest.raises(Exception, match="inspekt|--colour"):
+        with pytest.raises(Exception, match=r"inspekt|--colour"):
             taken(get_command(app), shlex.split(line)[1:])
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +16,7 @@ from sgkv.node.store import AttachedStore
 from sgkv.node.wire import Welcome, WireError
 from sgkv.store.build import build_store
 from sgkv.testing.node import NodeProcess
+from sgkv.testing.server import free_port
 from sgkv.testing.waiting import wait_until
 from tests.node.contents import contents
 from tests.store.conftest import chain, found_in, layout, namespace, put
@@ -114,3 +116,13 @@ def test_memory_that_was_let_go_is_not_mistaken_for_memory_of_our_own():
     memory.close()
     with pytest.raises(WireError):
         _ = memory.view
+
+
+def test_a_prometheus_server_reads_its_metrics(tmp_path):
+    port = free_port()
+    with NodeProcess(tmp_path, {**SETTINGS, "node": {"metrics_port": port}}) as daemon:
+        store = AttachedStore(daemon.socket, chunk_tokens=64)
+        assert all(put(store.open(namespace(), layout()), chain(4), contents(0, 4)))
+        store.close()
+        shown = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    assert 'sgkv_written_bytes_total{tier="cpu"} 24576.0' in shown
