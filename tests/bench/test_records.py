@@ -10,7 +10,7 @@ import pytest
 from sgkv.bench.records import Bar, Record
 
 RATIOS = ["ratio_to_raw", "cpu_ratio_to_raw", "ratio_to_peer"]
-STATIC = ["registers", "spills", "wide_share", "stored_share"]
+STATIC = ["registers", "spills", "wide_share", "stored_share", "relative_error"]
 FIELDS = ["suite", "case", "value", "unit", "error", *RATIOS, *STATIC, "bar", "ok"]
 
 

@@ -14,6 +14,8 @@ from sgkv.bench.records import Record
 from sgkv.bench.scratch import Scratch
 from sgkv.bench.suites import SUITES, measure
 
+pytestmark = pytest.mark.slow
+
 LITTLE = Effort(scale=0.01, rounds=1)
 BLOBS = [f"{operation}_{size}" for size in ("64KiB", "1MiB", "8MiB") for operation in ("put", "get")]
 FIXED = ["put_fixed_us", "get_fixed_us"]

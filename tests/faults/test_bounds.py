@@ -14,6 +14,8 @@ from tests.faults.conftest import DEADLINE, Stall
 from tests.sglang import pools as make
 from tests.sglang.conftest import Rig, after, chain, read, write
 
+pytestmark = pytest.mark.slow
+
 ENGINE = {"exists_deadline": DEADLINE, "get_deadline": DEADLINE, "set_deadline": DEADLINE}
 MEASURED = {"enable_storage_metrics": True}
 HASTY = {"tail_delay": 0.01, "drain_timeout": 0.5}

@@ -15,6 +15,8 @@ from tests.faults.conftest import Stall
 from tests.sglang import pools as make
 from tests.sglang.conftest import Rig, after, read, write
 
+pytestmark = pytest.mark.slow
+
 CALLS = 200
 DEADLINE = 0.01
 SLACK = 0.01

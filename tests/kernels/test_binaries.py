@@ -13,6 +13,8 @@ from triton import language as tl
 from sgkv.triton_kernels.binaries import TARGETS, Figures
 from sgkv.triton_kernels.variants import MODELS, VARIANTS, Model, Variant
 
+pytestmark = pytest.mark.slow
+
 MOST_REGISTERS = 64
 """A thread: with more, fewer than half of a multiprocessor's threads can be there at once."""
 MOST_SHARED = 2048

@@ -11,6 +11,8 @@ from tests.sglang import pools as make
 from tests.sglang.conftest import chain
 from tests.sglang.pools import slots
 
+pytestmark = pytest.mark.slow
+
 PAGES = range(1, 9)
 
 

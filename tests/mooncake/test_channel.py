@@ -26,6 +26,8 @@ from sgkv.testing.waiting import wait_until
 from tests.backends.blobs import get, key_of, put
 from tests.mooncake.channel_peer import PAGE, SECONDS, SLOT, chunk
 
+pytestmark = pytest.mark.slow
+
 Peer = Callable[..., subprocess.Popen[str]]
 
 

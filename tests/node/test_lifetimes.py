@@ -24,6 +24,8 @@ from tests.node.contents import PAGES, contents, wrong_pages
 from tests.node.driver import WRONG
 from tests.store.conftest import blank_pages, chain, found_in, joined, layout, namespace, put, read
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -4,6 +4,8 @@ The fixtures of this folder stand in for those of `tests/store`. Left out are te
 tier, which a daemon must have, and tests that reach into a store of this process.
 """
 
+import pytest
+
 from sgkv.backends.deadline import Deadline
 from tests.store.conftest import chain, found_in, layout, namespace, put, random_pages, read
 from tests.store.test_session import (  # noqa: F401 - collected here
@@ -19,6 +21,8 @@ from tests.store.test_session import (  # noqa: F401 - collected here
     test_when_time_is_up_the_tiers_that_were_not_asked_are_not_to_blame,
     test_without_positions_pages_are_stored_one_by_one_and_found_with_them,
 )
+
+pytestmark = pytest.mark.slow
 
 
 def test_asking_for_what_nobody_has_evicts_nothing(node_rig):

@@ -23,6 +23,8 @@ from sgkv.testing.waiting import wait_until
 from tests.prewarm.blobs import OTHER, SIZE, contents, disk, fill
 from tests.prewarm.test_commands import ROOT, prewarm, stored
 
+pytestmark = pytest.mark.slow
+
 UNDER_WAY = 4
 """Blobs that a push works on at once, unless it is told otherwise."""
 OTHER_ZONE = "sgkv--use1-az5--x-s3"

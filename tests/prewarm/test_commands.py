@@ -22,6 +22,8 @@ from sgkv.testing.waiting import wait_until
 from tests.prewarm.blobs import OTHER, SIZE, contents, disk, fill, flip, key_of, path_of
 from tests.prewarm.openai_server import Server, serving
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "scripts").glob("prewarm_*.py"))
 

@@ -9,6 +9,8 @@ from sgkv.replay.caching import Belady, Clock, play
 from sgkv.replay.generate import Mix, generate
 from sgkv.replay.trace import Request, unique_tokens
 
+pytestmark = pytest.mark.slow
+
 MAKERS = {"lru": lambda _: Lru(), "s3fifo": lambda _: S3Fifo(), "reuse": Reuse}
 
 

@@ -23,6 +23,8 @@ from tests.control.conftest import TOKENS as PROMPT
 from tests.control.conftest import came, facts, report, serving, token_of
 from tests.router.conftest import PAGE
 
+pytestmark = pytest.mark.slow
+
 
 def prompt(seed: int, pages: int = 8) -> list[int]:
     source = random.Random(seed)

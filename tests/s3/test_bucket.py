@@ -17,6 +17,8 @@ from tests.backends.blobs import blob, get, key_of, put
 from tests.backends.disks import Clock
 from tests.s3.conftest import Open
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 

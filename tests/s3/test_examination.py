@@ -16,6 +16,8 @@ from sgkv.testing.waiting import wait_until
 from tests.backends.blobs import key_of, put
 from tests.s3.conftest import Open
 
+pytestmark = pytest.mark.slow
+
 
 def abilities(backend: S3Backend) -> dict[str, bool]:
     return {finding.what: finding.able for finding in backend.examine().findings}

@@ -22,6 +22,8 @@ from sgkv.testing.waiting import wait_until
 from tests.backends.blobs import blob, get, key_of, put
 from tests.s3.conftest import Open
 
+pytestmark = pytest.mark.slow
+
 KEY, SIZE = key_of(1), 300_000
 DATA = blob(SIZE)
 QUICK = {

@@ -14,6 +14,8 @@ from sgkv.testing.s3.mischief import Trouble
 from tests.backends.blobs import NAMESPACE, key_of, put
 from tests.s3.conftest import Open
 
+pytestmark = pytest.mark.slow
+
 KEY = key_of(1)
 NO_LISTINGS = [
     b"",

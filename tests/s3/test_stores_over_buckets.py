@@ -19,6 +19,8 @@ from sgkv.testing.s3.weed import SeaweedServer
 from sgkv.testing.waiting import wait_until
 from tests.store.conftest import chain, found_in, joined, layout, namespace, put, random_pages, read
 
+pytestmark = pytest.mark.slow
+
 PATIENT = {"contains": 10, "get": 20, "put": 20}
 Node = Callable[..., Store]
 

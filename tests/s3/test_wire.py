@@ -17,6 +17,8 @@ from sgkv.testing.s3.mischief import Trouble
 from tests.backends.blobs import blob, get, key_of, put
 from tests.s3.conftest import Open
 
+pytestmark = pytest.mark.slow
+
 _SECONDS = 10.0
 _ABSENT = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 _TAKEN = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
