@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from sgkv import __version__
+from sgkv.cli.calibrate import calibrate
 from sgkv.cli.control import control_app
 from sgkv.cli.doctor import doctor_app
 from sgkv.cli.inspect import inspect_app
@@ -39,6 +40,7 @@ app.add_typer(mooncake_app, name="mooncake")
 app.add_typer(doctor_app, name="doctor")
 app.add_typer(keys_app, name="keys")
 app.add_typer(inspect_app, name="inspect")
+app.command("calibrate")(calibrate)
 app.command("recode")(recode)
 app.command("replay")(replay)
 app.command("router")(router)

@@ -72,12 +72,14 @@ class Rollout:
     def paused(self) -> bool:
         return self._clock() < self._until
 
-    def lets(self, first_page: str) -> bool:
+    def lets(self, first_page: str | None) -> bool:
         """Whether a prompt that begins with a page is loaded: all that begin so are, or none.
 
-        Conversations keep their first page, and so their side.
+        Conversations keep their first page, and so their side. One whose first page is not known, None, is
+        loaded when all are.
         """
-        return int(first_page[:8], 16) % 10_000 < 100 * self._share and not self.paused
+        place = int(first_page[:8], 16) % 10_000 if first_page else 9_999
+        return place < 100 * self._share and not self.paused
 
     def note(self, seconds: float, reasons: Iterable[MissReason | None]) -> bool:
         """A read of pages that were to be there took so long, and ended so; True where loading pauses for

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from sgkv.control.models import Lookup
+from sgkv.decide.calibrating import asking, calibrate, served_model
 from sgkv.testing.server import SglangServer
 from sgkv.testing.waiting import wait_until
 from tests.control.conftest import Controller, serving, token_of
@@ -52,6 +54,13 @@ def devices(fleet: Controller, ids: list[int]) -> dict[str, int]:
 
 def wait_for(fleet: Controller, ids: list[int], **expected: int) -> None:
     wait_until(lambda: devices(fleet, ids) == expected, f"a prompt to be on {expected}", SECONDS)
+
+
+def test_how_fast_it_computes_can_be_measured(llama: Served):
+    with httpx.Client(base_url=f"http://127.0.0.1:{llama.server.port}", timeout=60) as client:
+        found = calibrate(asking(client, served_model(client)), [256, 1024, 2048], 1)
+    assert list(found.seconds) == [256, 1024, 2048]
+    assert found.prefill.tokens_s > 100
 
 
 def test_a_prompt_is_on_the_device_until_it_is_flushed(llama: Served, fleet: Controller):
