@@ -101,6 +101,14 @@ class PageStore(ABC):
     def open(self, namespace: Namespace, layout: PageLayout, producer: str = "") -> PageSession:
         """A session for one pool of one rank. `producer` names the engine in chunk headers."""
 
+    def holds_back(self, first_page: str | None, tokens: int) -> bool:
+        """Whether the rollout loads nothing of a prompt; then `tokens` of it, which are there, are counted.
+
+        For who asks by `contains`: lookups answer accordingly by themselves. None is a first page that is not
+        known. A store in another process holds back in lookups only.
+        """
+        return False
+
     # For the same span in several sessions of this store. Here one after another; a store that reaches its
     # tiers itself asks each of them once for all.
 

@@ -39,12 +39,8 @@ def read_each(
     tiers, began = _readable(sessions), time.perf_counter()
     read_all(readings, tiers, deadline)
     served_by, reasons = _pages(readings, tiers)
-    rollout = sessions[0].rollout
-    counters, page_tokens = sessions[0].counters, sessions[0].namespace.prompt_tokens
-    if rollout is not None and rollout.note(time.perf_counter() - began, reasons):
-        counters.add("rollout_pauses")
     page_bytes = sum(session.layout.page_bytes for session in sessions)
-    counters.read(served_by, page_bytes, page_tokens, reasons)
+    sessions[0].note(served_by, page_bytes, reasons, time.perf_counter() - began)
     for session, reading in zip(sessions, readings, strict=True):
         session.promote(reading)
     return readings

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sgkv.backends import failpoints
@@ -100,11 +101,6 @@ class Session(PageSession):
         return self._shared.counters
 
     @property
-    def rollout(self) -> Rollout | None:
-        """Who is told how reads go."""
-        return self._shared.rollout
-
-    @property
     def arena(self) -> Tier | None:
         """The cpu tier."""
         return self._shared.arena
@@ -152,6 +148,19 @@ class Session(PageSession):
     def read(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> Reading:
         """`get`, and which tiers served it."""
         return read_each([self], span, [pages], deadline)[0]
+
+    def note(
+        self,
+        served_by: Mapping[str, int],
+        page_bytes: int,
+        reasons: Sequence[MissReason | None],
+        seconds: float,
+    ) -> None:
+        """Count a read of pages of `page_bytes`, and let the rollout judge it."""
+        self.counters.read(served_by, page_bytes, self.namespace.prompt_tokens, reasons)
+        rollout = self._shared.rollout
+        if rollout is not None and rollout.note(seconds, reasons):
+            self.counters.add("rollout_pauses")
 
     def set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
         """Store `pages`; True for each that is stored, or was already."""
@@ -209,14 +218,14 @@ class Session(PageSession):
         Raises ValueError without that tier.
         """
         tier, arena = self._require_arena()
-        tiers = self.cleared_tiers
+        tiers, began = self.cleared_tiers, time.perf_counter()
         reading = self.reading(span, [[] for _ in span.hashes])
         if tier not in tiers:  # not cleared yet: nothing may be read from it
             lent = Lent([None] * len(span.hashes), [MissReason.ABSENT] * len(span.hashes), {})
         else:
             below = [lower for lower in tiers if lower.arena is None]
             lent = lend(reading, self.search(span), tier, arena, below, deadline)
-        self.counters.read(lent.served_by, self.layout.page_bytes, self.namespace.prompt_tokens, lent.reasons)
+        self.note(lent.served_by, self.layout.page_bytes, lent.reasons, time.perf_counter() - began)
         return lent
 
     def near(self, span: Span) -> list[bool]:

@@ -116,6 +116,12 @@ class Store(PageStore):
             self._sessions.add(session)
         return session
 
+    def holds_back(self, first_page: str | None, tokens: int) -> bool:
+        if self.rollout is None or self.rollout.lets(first_page):
+            return False
+        self.counters.add("held_back_tokens", tokens)
+        return True
+
     def lookup_each(self, sessions: Sequence[PageSession], span: Span, deadline: Deadline) -> list[Found]:
         """What is worth loading is decided once, for the pages of all: by the session that has the fewest."""
         own = _own(sessions)

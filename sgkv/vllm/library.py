@@ -48,10 +48,15 @@ class Library:
     def find(self, wanted: Sequence[Wanted], chain: Chain | None, deadline: Deadline) -> list[bytes]:
         """Keys of the chunks that can be read now; `wanted` are sorted by group and position."""
         found: list[bytes] = []
+        tokens = 0  # of the group that has most of the prompt
         for group, members in groupby(wanted, key=group_of):
-            chunks = list(members)
-            flags = self._shelves[group].find(chunks, chain, deadline)
+            chunks, shelf = list(members), self._shelves[group]
+            flags = shelf.find(chunks, chain, deadline)
             found += [chunk.key for chunk, flag in zip(chunks, flags, strict=True) if flag]
+            tokens = max(tokens, sum(flags) * shelf.chunk_tokens)
+        first = next(iter(chain.pages(1)), None) if chain else None
+        if found and self.store.holds_back(first, tokens):
+            found = []
         self.store.counters.add("lookup_chunks", len(found), label="result", value="hit")
         self.store.counters.add("lookup_chunks", len(wanted) - len(found), label="result", value="miss")
         return found

@@ -12,6 +12,11 @@ from sgkv.vllm import compat
 
 METRICS = {
     "hit_pages": ("vllm:sgkv_hit_pages", "tier", "Pages that sgkv loaded and verified"),
+    "held_back_tokens": (
+        "vllm:sgkv_held_back_tokens",
+        "",
+        "Tokens that were there and, by rollout, not loaded",
+    ),
     "hit_tokens": ("vllm:sgkv_hit_tokens", "tier", "Tokens that sgkv served, so that they were not computed"),
     "miss_pages": ("vllm:sgkv_miss_pages", "reason", "Pages asked of sgkv and not served"),
     "lookup_chunks": ("vllm:sgkv_lookup_chunks", "result", "Offload chunks looked up in sgkv"),

@@ -119,6 +119,7 @@ def test_a_tier_that_fails_what_it_promised_is_left_alone(tmp_path) -> None:
     for _ in range(20):
         assert session.get(Span(hashes, ()), blank(16), Deadline(SECONDS)) == [MissReason.TIER_ERROR] * 16
     assert session.lookup(Span(hashes, ()), Deadline(SECONDS)).reason is MissReason.HELD_BACK
+    assert store.counters.get("rollout_pauses") == 1
     store.close()
 
 

@@ -130,6 +130,15 @@ def test_damaged_blobs_are_computed_anew(rig: Rig, written: Written) -> None:
     assert counted["vllm:sgkv_miss_pages corrupt"] == counted["vllm:sgkv_failed_loads"]
 
 
+def test_in_shadow_nothing_is_loaded_and_what_was_there_is_counted(rig: Rig, written: Written) -> None:
+    with rig.engine(written.folder, store={"rollout": {"mode": "shadow"}}) as engine:
+        answer = engine.one(prompt(SHARED))
+        counted = engine.metrics()
+    assert answer.cached_tokens == 0
+    assert same(answer, written.cold)
+    assert counted["vllm:sgkv_held_back_tokens"] == FULL_TOKENS
+
+
 def test_a_tier_that_hangs_is_a_miss_and_not_waited_for(rig: Rig, written: Written) -> None:
     tier = {"type": "disk", "path": str(written.folder), "capacity": "1GiB", "faults": {"hang": 1.0}}
     bounds = {"exists_deadline": 0.25, "get_deadline": 0.5, "set_deadline": 0.5}

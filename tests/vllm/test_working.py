@@ -35,9 +35,16 @@ class Bench:
     """A worker whose blocks are filled with what their number decides."""
 
     def __init__(
-        self, folder: Path, tiers: Sequence[dict[str, object]], windows: Sequence[int] = (0,)
+        self,
+        folder: Path,
+        tiers: Sequence[dict[str, object]],
+        windows: Sequence[int] = (0,),
+        rollout: str = "all",
     ) -> None:
-        options = {"tiers": [{**tier, **({"path": str(folder)} if tier is DISK else {})} for tier in tiers]}
+        options = {
+            "rollout": {"mode": rollout},
+            "tiers": [{**tier, **({"path": str(folder)} if tier is DISK else {})} for tier in tiers],
+        }
         resolved = resolve(load({**options, "chunk_tokens": 64}, environ={}).config)
         self.blocks = {
             name: torch.randn(64, HEADS, BLOCK, 2 * DIM, generator=torch.Generator().manual_seed(at))
@@ -99,6 +106,19 @@ def test_what_was_saved_is_loaded_into_other_blocks(bench: Bench) -> None:
         assert torch.equal(one, other)
     for one, other in zip(bench.state([29, 42]), before, strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("windows", [(0,), (0, PAGE + 1)])
+def test_in_shadow_nothing_is_found_and_what_was_there_is_counted(
+    tmp_path: Path, windows: tuple[int, ...]
+) -> None:
+    bench = Bench(tmp_path / "kv", [DISK], windows, "shadow")
+    bench.save(1, pages(0, 6, *[range(1, 13)] * len(windows)))
+    bench.settle(1)
+    assert bench.ask(8) == Answer(0)
+    assert bench.get("held_back_tokens") == 6 * PAGE
+    assert bench.worker.store.counters.get("lookup_pages", "held_back") == 8
+    bench.worker.close()
 
 
 def test_blocks_that_vllm_shares_are_not_written_to(bench: Bench) -> None:

@@ -114,6 +114,9 @@ class Lookups:
                 lengths &= restorable(_cover(shelf, shelf.session.contains(span, deadline)))
         longest = max(lengths, default=0)
         reason = None if longest == len(span.hashes) else MissReason.ABSENT
+        first = (span.before or span.hashes)[0]
+        if longest and self._shelves.store.holds_back(first, longest * self._shelves.page_tokens):
+            longest, reason = 0, MissReason.HELD_BACK
         self._counters.lookup(len(span.hashes), longest, reason)
         return longest
 

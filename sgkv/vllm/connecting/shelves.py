@@ -70,7 +70,7 @@ class Shelves:
         page_tokens: int,
     ) -> None:
         """`pages` by the index of their group."""
-        self._store = store
+        self.store = store
         self._config = config
         self._model = model
         self._rank = rank
@@ -111,7 +111,7 @@ class Shelves:
         size, epoch, rank = self.page_tokens, private_epoch(self.epoch), self._rank
         if len(self._groups) == 1 and (rank.size == 1 or gridded(self._config)):
             return open_pages(
-                self._store, self._config, self._model, group.shape, size, epoch,
+                self.store, self._config, self._model, group.shape, size, epoch,
                 rank=rank.index, ranks=rank.size, kv_heads=rank.kv_heads,
             )  # fmt: skip
         name = shared_namespace(self._config, self._model, group.shape, size, epoch)
@@ -122,7 +122,7 @@ class Shelves:
             layers = " ".join(group.layers)
             name = replace(name, pool=f"vllm group {group.index} window {group.window} of {layers}")
         logger.info("sgkv: group %d is namespace %s (%s)", group.index, name.digest, name)
-        return self._store.open(name, group.shape.layout(size), self._model.producer)
+        return self.store.open(name, group.shape.layout(size), self._model.producer)
 
 
 def device_blocks(tensors: Sequence[torch.Tensor], shape: RowShape, page_tokens: int) -> DeviceBlocks:
