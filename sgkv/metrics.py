@@ -29,6 +29,7 @@ HELP = {
     "engine_events_missed": "Events of an engine's cache that were lost or not understood",
     "failed_loads": "Chunks or pages that were promised to vLLM and could not be loaded",
     "failed_writes": "Blobs that a tier did not take",
+    "gate_judged_pages": "Pages that were read, by what the gate had said and whether it was right",
     "gate_pages": "Pages that were found, by whether loading them was worth it",
     "held_back_tokens": "Tokens that were there and not loaded, because the rollout holds them back",
     "hit_pages": "Pages served",

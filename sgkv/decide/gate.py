@@ -57,6 +57,8 @@ class Decision:
     """It does not seem worth it and is loaded to see."""
     learning: bool = False
     """A tier that is not known yet is loaded from to know it."""
+    worth: int = 0
+    """Leading pages that seem worth loading: fewer than `pages` in a trial and while learning."""
 
     def explain(self) -> str:
         """One line for a person."""
@@ -109,9 +111,17 @@ class Gate:
         pages = best.reach.pages if best is not None and best.saved_s > best.load_s else 0
         learning = any(not self._known(step.reach.tier) for step in steps if step.reach.pages > pages)
         trial = not learning and pages < hit and self._is_trial()
-        decision = Decision(hit if learning or trial else pages, hit, steps, trial, learning)
+        decision = Decision(hit if learning or trial else pages, hit, steps, trial, learning, pages)
         self.last = decision
         return decision
+
+    def pays(self, seconds: float, size: int, tokens: int, before: int, begins: bool) -> bool:
+        """Whether a read of `size` bytes that took `seconds` was quicker than computing its `tokens`.
+
+        `begins` says that it is the first of its load, which bears what loads cost whatever their size.
+        """
+        load = seconds + size / self._scatter + (self._control if begins else 0.0)
+        return load < self._prefill.seconds(tokens, before)
 
     def _steps(self, reaches: Sequence[Reach], page_bytes: int, page_tokens: int, before: int) -> list[Step]:
         steps, load, done = list[Step](), self._control, 0

@@ -40,7 +40,9 @@ def read_each(
     read_all(readings, tiers, deadline)
     served_by, reasons = _pages(readings, tiers)
     page_bytes = sum(session.layout.page_bytes for session in sessions)
-    sessions[0].note(served_by, page_bytes, reasons, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    sessions[0].note(served_by, page_bytes, reasons, seconds)
+    sessions[0].judge(span, page_bytes, reasons, seconds)
     for session, reading in zip(sessions, readings, strict=True):
         session.promote(reading)
     return readings

@@ -16,6 +16,7 @@ from sgkv.chunk.blob import BlobIdentity, Page
 from sgkv.chunk.layout import Order, PageLayout
 from sgkv.counters import Counters
 from sgkv.decide.gate import Gate, Mode
+from sgkv.decide.judging import Judge
 from sgkv.decide.rollout import Rollout
 from sgkv.identity import Namespace
 from sgkv.keys import chunk_keys, page_keys
@@ -54,6 +55,8 @@ class Machinery:
     remembered_pages: int
     gate: Gate | None = None
     """None loads whatever is there."""
+    judge: Judge | None = None
+    """Of the gate's decisions; None without a gate."""
     rollout: Rollout | None = None
     """None holds nothing back."""
 
@@ -116,7 +119,7 @@ class Session(PageSession):
         """The answer of a search, no longer than what is worth loading of pages of `page_bytes`."""
         found = self._gated(search, page_bytes)
         rollout, span = self._shared.rollout, search.span
-        if rollout is None or not found.pages or rollout.lets((span.before or span.hashes)[0]):
+        if rollout is None or not found.pages or rollout.lets(span.sequence):
             return found
         self.counters.add("held_back_tokens", found.pages * self.namespace.prompt_tokens)
         return Found(0, MissReason.HELD_BACK)
@@ -130,6 +133,8 @@ class Session(PageSession):
         declined = found.pages - min(found.pages, decision.pages)
         self.counters.add("gate_pages", found.pages - declined, label="decision", value="load")
         self.counters.add("gate_pages", declined, label="decision", value="compute")
+        if self._shared.judge is not None:
+            self._shared.judge.expect(search.span.sequence, search.span.start, decision)
         if gate.mode is not Mode.ON or not declined:
             return found
         return Found(decision.pages, MissReason.NOT_WORTH_LOADING)
@@ -161,6 +166,18 @@ class Session(PageSession):
         rollout = self._shared.rollout
         if rollout is not None and rollout.note(seconds, reasons):
             self.counters.add("rollout_pauses")
+
+    def judge(
+        self, span: Span, page_bytes: int, reasons: Sequence[MissReason | None], seconds: float
+    ) -> None:
+        """Count whether the gate was right about pages of `page_bytes` that were read."""
+        judge = self._shared.judge
+        if judge is None or any(reasons):
+            return
+        pages, tokens = len(span.hashes), self.layout.tokens
+        verdict = judge.verdict(span.sequence, span.start, pages, page_bytes, tokens, seconds)
+        if verdict is not None:
+            self.counters.add("gate_judged_pages", pages, label="verdict", value=verdict.value)
 
     def set(self, span: Span, pages: Sequence[Page], deadline: Deadline) -> list[bool]:
         """Store `pages`; True for each that is stored, or was already."""

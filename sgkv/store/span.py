@@ -38,6 +38,11 @@ class Span:
         """
         return len(self.before) if self.before else 0
 
+    @property
+    def sequence(self) -> str:
+        """Hash of the first page of the sequence, as far as that is known; "" of no pages."""
+        return next(iter(self.before or self.hashes), "")
+
     def part(self, first: int, stop: int) -> Span:
         """Pages `first` to `stop` of the span, where they lie in the sequence."""
         before = None if self.before is None else [*self.before, *self.hashes[:first]]

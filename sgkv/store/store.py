@@ -14,6 +14,7 @@ from sgkv.chunk.blob import Page
 from sgkv.chunk.layout import PageLayout
 from sgkv.counters import Counters
 from sgkv.decide.gate import Gate
+from sgkv.decide.judging import Judge
 from sgkv.decide.rollout import Rollout
 from sgkv.identity import Namespace
 from sgkv.reasons import MissReason
@@ -73,6 +74,7 @@ class Store(PageStore):
         self._options = options
         self._clock = clock
         self.gate = gate
+        self._judge = None if gate is None else Judge(gate)
         self.rollout = rollout
         self._lock = threading.Lock()
         self._sessions: WeakSet[Session] = WeakSet()
@@ -109,6 +111,7 @@ class Store(PageStore):
             self._clock,
             self._options.remembered_pages,
             self.gate,
+            self._judge,
             self.rollout,
         )
         session = Session(shared, namespace, layout, producer)

@@ -61,6 +61,15 @@ def test_in_shadow_it_is_only_counted(open_store) -> None:
     assert store.counters.get("gate_pages", "compute") == 8
 
 
+def test_what_a_read_took_tells_whether_the_gate_was_right(open_store) -> None:
+    store = open_store("shadow", 0.05)  # 128 tokens take 13 ms to compute
+    session = filled(store)
+    assert store.counters.get("gate_judged_pages", "compute_right") == 0, "nothing was decided"
+    session.lookup(Span(PAGES), Deadline(5))
+    assert session.get(Span(PAGES), blank_pages(8), Deadline(5)) == [None] * 8
+    assert store.counters.get("gate_judged_pages", "compute_right") == 8
+
+
 def test_what_is_quicker_than_computing_is_loaded(open_store) -> None:
     store = open_store("on", 0.0)
     session = filled(store)
