@@ -15,6 +15,7 @@ _SMALL_STORE = 256 << 20
 _HASTY = 0.02
 """Seconds: a lookup waits for Python's interpreter lock a few milliseconds at a time."""
 _PATIENT = 100
+_LOCAL = frozenset({"127.0.0.1", "::1", "localhost"})
 _SIMILAR = 1.5
 """A slower tier that is hardly larger than the one above it keeps little that is not there, too."""
 
@@ -30,6 +31,7 @@ def examine(resolved: ResolvedConfig) -> Iterator[Finding]:
     yield from _sizes(resolved)
     yield from _deadlines(config)
     yield from _lifetimes(config)
+    yield from _exposure(config)
 
 
 def _tier(field: str, tier: AnyTier) -> Iterator[Finding]:
@@ -94,4 +96,21 @@ def _lifetimes(config: Config) -> Iterator[Finding]:
             TOPIC,
             "ttl is shorter than write_behind.tail_delay: the ends of prompts expire before they are written",
             "ttl is meant for hours or days",
+        )
+
+
+def _exposure(config: Config) -> Iterator[Finding]:
+    rollout, node = config.rollout, config.node
+    if rollout.mode != "all":
+        share = "nothing" if rollout.mode == "shadow" else f"{rollout.percent:g} % of the prompts"
+        yield note(
+            TOPIC,
+            f"rollout.mode is {rollout.mode}: of what is stored {share} is loaded",
+            "docs/rollout.md has the steps to mode: all",
+        )
+    if node.metrics_port is not None and node.metrics_address not in _LOCAL:
+        yield note(
+            TOPIC,
+            f"node.metrics_address {node.metrics_address} shows the daemon's metrics to whoever reaches it",
+            "let a firewall or a NetworkPolicy keep others away, or listen on 127.0.0.1",
         )

@@ -119,6 +119,19 @@ class TestSettings:
     def test_settings_that_cache_nothing(self, options: dict[str, object], said: str, tmp_path: Path) -> None:
         assert named(settings.examine(resolved(tmp_path, **options)), said).level is Level.PROBLEM
 
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"rollout": {"mode": "shadow"}}, "nothing is loaded"),
+            ({"rollout": {"mode": "percent", "percent": 5}}, "5 % of the prompts"),
+            ({"node": {"metrics_port": 9464, "metrics_address": "0.0.0.0"}}, "to whoever reaches it"),
+        ],
+    )
+    def test_what_may_have_been_forgotten(
+        self, options: dict[str, object], said: str, tmp_path: Path
+    ) -> None:
+        assert named(settings.examine(resolved(tmp_path, **options)), said).level is Level.NOTE
+
     def test_a_disk_no_larger_than_memory_holds_the_same(self, tmp_path: Path) -> None:
         disk = {"type": "disk", "path": str(tmp_path), "capacity": "1GiB"}
         tiers = [{"type": "cpu", "capacity": "1GiB"}, disk]
