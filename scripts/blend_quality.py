@@ -15,6 +15,7 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -83,7 +84,7 @@ def batches(seed: int, size: int = 32) -> Iterator[Tensor]:
         rows = []
         for _ in range(size):
             row = [token for document in case(source).documents for token in document]
-            known = dict(zip(row, row[1:], strict=False))
+            known = dict(pairwise(row))
             for name in source.sample(range(_NAMES), _QUESTIONS):
                 row += [_ASK, name, known[name]]
             rows.append(row)
