@@ -130,6 +130,8 @@ class Session(PageSession):
             return found
         before = search.span.start * self.layout.tokens
         decision = gate.decide(search.reaches, page_bytes, self.layout.tokens, before)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("gate, prompt %s: %s", search.span.sequence[:12], decision.explain())
         declined = found.pages - min(found.pages, decision.pages)
         self.counters.add("gate_pages", found.pages - declined, label="decision", value="load")
         self.counters.add("gate_pages", declined, label="decision", value="compute")

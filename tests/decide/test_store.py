@@ -54,6 +54,15 @@ def test_what_is_slower_than_computing_is_a_shorter_hit_with_its_reason(open_sto
     assert "load 0 of 8 pages" in store.gate.last.explain()
 
 
+def test_each_decision_is_explained_in_the_log_where_that_is_asked_for(open_store, caplog) -> None:
+    session = filled(open_store("shadow", 0.05))
+    with caplog.at_level("DEBUG", logger="sgkv"):
+        session.lookup(Span(PAGES), Deadline(5))
+    (line,) = [record.getMessage() for record in caplog.records if "gate" in record.getMessage()]
+    assert PAGES[0][:12] in line
+    assert "load 0 of 8 pages: 8 pages to disk: load" in line
+
+
 def test_in_shadow_it_is_only_counted(open_store) -> None:
     store = open_store("shadow", 0.05)
     found = filled(store).lookup(Span(PAGES), Deadline(5))
