@@ -50,6 +50,12 @@ def replay(
     engines: Annotated[
         int | None, typer.Option(min=1, help="Default: as many as compute it all without a store.")
     ] = None,
+    begin: Annotated[
+        float, typer.Option(min=0, max=100, help="Percent of the requests before the first that is replayed.")
+    ] = 0,
+    end: Annotated[
+        float, typer.Option(min=0, max=100, help="Percent of the requests up to the last that is replayed.")
+    ] = 100,
     figures: Annotated[
         Path | None, typer.Option(help="Of models and media, in place of the package's own.")
     ] = None,
@@ -64,5 +70,6 @@ def replay(
         gbps=gbps or usual.gbps,
         model=model,
         engines=engines,
+        part=(begin / 100, end / 100),
     )
     raise typer.Exit(run(trace, generate and str(generate), options, json, figures))

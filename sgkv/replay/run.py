@@ -33,6 +33,8 @@ class Options:
     model: str = "llama-3.1-8b"
     engines: int | None = None
     """None is as many as could compute the trace without a store."""
+    part: tuple[float, float] = (0.0, 1.0)
+    """Where the replayed requests begin and end, as shares of all: caches are empty at the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def run(
     """Replay a trace or generated traffic and print the outcome. Returns the exit code."""
     console = Console(stderr=True)
     try:
-        requests = _requests(trace, mix)
+        requests = _part(_requests(trace, mix), *options.part)
         known = load_figures(figures)
         with console.status("replaying ..."):
             outcomes = list(replay(requests, options, known))
@@ -94,6 +96,13 @@ def _requests(trace: Path | None, mix: str | None) -> list[Request]:
     if mix is not None and trace is None:
         return generate(Mix(mix))
     raise TraceError("name a trace, or a mix with --generate, and not both")
+
+
+def _part(requests: Sequence[Request], begin: float, end: float) -> Sequence[Request]:
+    part = requests[round(begin * len(requests)) : round(end * len(requests))]
+    if not part:
+        raise TraceError(f"no request lies between {begin:.0%} and {end:.0%} of the trace")
+    return part
 
 
 def replay(requests: Sequence[Request], options: Options, figures: Figures) -> Iterator[Outcome]:

@@ -48,6 +48,18 @@ def test_every_combination_is_a_record(trace: Path, tmp_path: Path) -> None:
     assert all(0 < r["ttft_p50_s"] <= r["ttft_p99_s"] for r in records)
 
 
+def test_a_part_of_the_trace_is_a_trace_of_its_own(trace: Path, tmp_path: Path) -> None:
+    def half(*arguments: str) -> int:
+        out = tmp_path / "half.json"
+        result = invoke(str(trace), "--policy", "always", "--json", str(out), *arguments)
+        assert result.exit_code == 0, result.output
+        return json.loads(out.read_text())["records"][0]["requests"]
+
+    assert half("--begin", "25", "--end", "50") == 75
+    assert half("--begin", "50") == 150
+    assert invoke(str(trace), "--begin", "50", "--end", "50").exit_code == 2
+
+
 def test_made_up_traffic_is_the_same_each_time() -> None:
     assert generate(Mix.AGENT, 100) == generate(Mix.AGENT, 100)
     assert generate(Mix.AGENT, 100, seed=1) != generate(Mix.AGENT, 100)
