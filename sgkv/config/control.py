@@ -20,6 +20,16 @@ class EngineEvents(Section):
     topic: str = Field("", max_length=128)
 
 
+class Publishing(Section):
+    """What the store's tiers hold, as KV events for routers that subscribe to engines."""
+
+    endpoint: str = Field(pattern=r"^(tcp|ipc)://\S+$")
+    """To listen on, e.g. ``tcp://*:5560``; whoever reaches it learns hashes of prompts."""
+    replay: str | None = Field(None, pattern=r"^(tcp|ipc)://\S+$")
+    """To listen on for those who missed some."""
+    topic: str = Field("", max_length=128)
+
+
 class ControlConfig(Section):
     """Of the process that has the tiers: an engine with `mode: embedded`, or the node's daemon."""
 
@@ -33,6 +43,8 @@ class ControlConfig(Section):
     """Between two reports."""
     events: EngineEvents | None = None
     """Of the engine in whose process the store is, to report what its device holds; null reports none."""
+    publish: Publishing | None = None
+    """null publishes nothing."""
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:

@@ -17,13 +17,15 @@ import httpx
 import msgspec
 
 from sgkv.boundary import contained
-from sgkv.config.control import EngineEvents
+from sgkv.config.control import EngineEvents, Publishing
 from sgkv.control.doing import device_of
 from sgkv.control.engine import Engine
 from sgkv.control.journal import Event, Journal, account, batches, changes
+from sgkv.control.publishing import Publisher, events
 from sgkv.control.table import HASH_BYTES
 from sgkv.control.wire import MEDIA_TYPE, MOST_HASHES, Ack, Change, NamespaceFacts, Report
 from sgkv.control.worker import Worker
+from sgkv.store.members import ChunkMembers
 from sgkv.store.session import Session
 from sgkv.store.store import Store
 
@@ -51,10 +53,12 @@ class Agent:
         timeout: float = 5.0,
         journal: int = _JOURNAL,
         events: EngineEvents | None = None,
+        publish: Publishing | None = None,
     ) -> None:
         """Reports `every` so many seconds; `timeout` in seconds, for each step of a request.
 
-        With `events` also what the engine has on its device, as soon as the store knows its pages.
+        With `events` also what the engine has on its device, as soon as the store knows its pages; with
+        `publish` what the tiers hold is told to routers, too. Raises OSError where it cannot listen for them.
         """
         self._store = store
         self._instance = instance
@@ -67,6 +71,9 @@ class Agent:
         )
         self._worker = Worker(store)
         self._engine = None if events is None else Engine(store, events)
+        self._publisher = None if publish is None else Publisher(publish, store.counters)
+        if publish is not None:
+            store.members = ChunkMembers()
         self._epoch = 0
         self._sequence = 0
         self._account: Iterator[list[Change]] | None = None
@@ -84,8 +91,9 @@ class Agent:
         for tier in self._store.tiers:
             tier.backend.watch(None)
         self._thread.join(_CLOSE_SECONDS)
-        if self._engine is not None:
-            self._engine.close()
+        for part in (self._engine, self._publisher):
+            if part is not None:
+                part.close()
         self._worker.close(_CLOSE_SECONDS)
         self._http.close()
 
@@ -134,6 +142,7 @@ class Agent:
                 self._account = None
         if self._account is None:
             told = changes(self._journal.take(MOST_HASHES))
+            self._publish(told)
             if self._engine is not None:
                 told += self._engine.take(MOST_HASHES - sum(len(one.hashes) for one in told) // HASH_BYTES)
         stats = self._store.stats()
@@ -150,6 +159,12 @@ class Agent:
             hit_pages=_by_label(stats.counters.get("hit_pages")),
             miss_pages=_by_label(stats.counters.get("miss_pages")),
         )
+
+    def _publish(self, told: list[Change]) -> None:
+        """Once each: a report that is sent again was published when it was made."""
+        sessions, members = self._store.sessions, self._store.members
+        if self._publisher is not None and sessions and members is not None:
+            self._publisher.publish(list(events(told, members, sessions[0].namespace.page_tokens)))
 
     def _send(self, report: Report) -> bool:
         """Whether the controller has taken it. A report without an answer is sent again as it is."""

@@ -10,7 +10,9 @@ from sgkv.backends.cpu import CpuBackend
 from sgkv.backends.disk import DiskBackend
 from sgkv.config import (
     Config,
+    ConfigError,
     ControlConfig,
+    Problem,
     ResolvedConfig,
     ResolvedCpu,
     ResolvedDisk,
@@ -90,7 +92,19 @@ def _report(store: Store, control: ControlConfig) -> None:
 
     name = f"{socket.gethostname()}-{os.getpid()}" if control.instance == "auto" else control.instance
     token = control.token.get_secret_value()
-    agent = Agent(store, control.url, token, name, every=control.every, events=control.events)
+    try:
+        agent = Agent(
+            store,
+            control.url,
+            token,
+            name,
+            every=control.every,
+            events=control.events,
+            publish=control.publish,
+        )
+    except OSError as error:
+        store.close()
+        raise ConfigError([Problem("control.publish", str(error))]) from error
     store.before_closing(agent.close)
 
 

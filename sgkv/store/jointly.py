@@ -58,6 +58,7 @@ def write_each(
     """
     for session in sessions:
         session.retry_clearing()
+        session.note_members(span)
     arena, both = sessions[0].arena, list(zip(sessions, pages, strict=True))
     if arena is not None:
         works = [session.through_arena(arena, span, own) for session, own in both]

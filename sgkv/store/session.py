@@ -25,6 +25,7 @@ from sgkv.store.base import PageSession
 from sgkv.store.jointly import read_each, search_each, write_each
 from sgkv.store.lending import Lent, Rooms, lend
 from sgkv.store.lookup import Found, Search
+from sgkv.store.members import ChunkMembers
 from sgkv.store.memo import ChunkMemo
 from sgkv.store.promotion import Promoter
 from sgkv.store.reading import Reading
@@ -59,6 +60,8 @@ class Machinery:
     """Of the gate's decisions; None without a gate."""
     rollout: Rollout | None = None
     """None holds nothing back."""
+    members: ChunkMembers | None = None
+    """None if nobody wants to know which pages a chunk has."""
 
     @property
     def arena(self) -> Tier | None:
@@ -211,6 +214,13 @@ class Session(PageSession):
         """A write past the cpu tier that has not begun."""
         return self._writing.direct(span, pages, self._expiry())
 
+    def note_members(self, span: Span) -> None:
+        """Tell who wants to know of the chunks that a write completes."""
+        members = self._shared.members
+        if members is not None and span.before is not None:
+            for chunk in span.chunks(self.pages_per_chunk):
+                members.note(span.chunk_hashes(chunk))
+
     def promote(self, reading: Reading) -> None:
         """Have what was read from below the cpu tier copied into it."""
         promoter = self._shared.promoter
@@ -221,6 +231,7 @@ class Session(PageSession):
         """Room in the cpu tier for pages that another process writes. Raises ValueError without that tier."""
         shared, (tier, arena) = self._shared, self._require_arena()
         self.retry_clearing()
+        self.note_members(span)
         expires_at = self._expiry()
         rooms = self._writing.reserve(arena, span, expires_at)
         return Rooms(self._writing, tier, shared.write_behind, span, expires_at, rooms)

@@ -21,6 +21,7 @@ from sgkv.reasons import MissReason
 from sgkv.store.base import PageSession, PageStore, StoreStats
 from sgkv.store.jointly import read_each, search_each, write_each
 from sgkv.store.lookup import Found
+from sgkv.store.members import ChunkMembers
 from sgkv.store.promotion import Promoter
 from sgkv.store.session import Machinery, Session
 from sgkv.store.span import Span
@@ -76,6 +77,8 @@ class Store(PageStore):
         self.gate = gate
         self._judge = None if gate is None else Judge(gate)
         self.rollout = rollout
+        self.members: ChunkMembers | None = None
+        """Told of chunks that are written from the next session on, where somebody wants to know."""
         self._lock = threading.Lock()
         self._sessions: WeakSet[Session] = WeakSet()
         self._endings: list[Callable[[], object]] = []
@@ -113,6 +116,7 @@ class Store(PageStore):
             self.gate,
             self._judge,
             self.rollout,
+            self.members,
         )
         session = Session(shared, namespace, layout, producer)
         with self._lock:
