@@ -166,6 +166,28 @@ def drain(instance: Instance, key: Key = "", *, wait: Wait = False) -> None:
     raise typer.Exit(order(lambda client: client.drain(instance, key), wait=wait))
 
 
+@control_app.command("compress")
+def compress(
+    namespace: Namespace,
+    instance: Instance,
+    prompt: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="As for lookup; default: the whole namespace.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="disk or remote.")] = "disk",
+    method: Annotated[str, typer.Option(help="zstd, lz4, or none to decompress.")] = "zstd",
+    key: Key = "",
+    *,
+    wait: Wait = False,
+) -> None:
+    """Make smaller what an instance's tier has, or what it was again."""
+    from sgkv.cli.control_runs import order, prompt_of
+    from sgkv.control.models import CompressWish
+
+    told = prompt_of(prompt) if prompt else {}
+    fields = {"namespace": namespace, "instance": instance, "device": device, "method": method, **told}
+    raise typer.Exit(order(lambda client: client.compress(CompressWish(**fields), key), wait=wait))
+
+
 @control_app.command("undrain")
 def undrain(instance: Instance) -> None:
     """Let things go to an instance again."""

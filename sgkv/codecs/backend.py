@@ -72,6 +72,16 @@ class CodedBackend(Wrapper):
         """Whether what is put is coded; else only what others have coded is opened."""
         return self._writer is not None
 
+    @property
+    def opens_with(self) -> Locksmith | None:
+        """What opens sealed blobs here."""
+        return self._locksmith
+
+    @property
+    def seals_with(self) -> Locksmith | None:
+        """What blobs are sealed with; None where they are not."""
+        return self._locksmith if self._seals else None
+
     def put(self, items: Sequence[PutItem], deadline: Deadline | None = None) -> list[Status]:
         if self._writer is None:
             return self.inner.put(items, deadline)

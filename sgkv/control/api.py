@@ -17,6 +17,7 @@ from sgkv.control.desk import Desk
 from sgkv.control.gate import App, Gate, GateLimits
 from sgkv.control.models import (
     ClearWish,
+    CompressWish,
     InstanceView,
     Lookup,
     LookupView,
@@ -171,6 +172,15 @@ def _add_orders(api: FastAPI, desk: Desk) -> None:
     @api.post("/v1/move", status_code=202)
     async def move(wish: MoveWish, caller: Operator, request: Request, key: Key = "") -> OperationView:
         operation = wishes.move(wish, caller, key)
+        request.state.audit = {"operation": operation.id, "namespace": wish.namespace}
+        return operation_view(operation)
+
+    @api.post("/v1/compress", status_code=202)
+    async def compress(
+        wish: CompressWish, caller: Operator, request: Request, key: Key = ""
+    ) -> OperationView:
+        """Or decompress, with the method none. A prompt takes the role operate, a namespace admin."""
+        operation = wishes.compress(wish, caller, key)
         request.state.audit = {"operation": operation.id, "namespace": wish.namespace}
         return operation_view(operation)
 

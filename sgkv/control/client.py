@@ -10,6 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from sgkv.control.models import (
     ClearWish,
+    CompressWish,
     InstanceView,
     Lookup,
     LookupView,
@@ -83,6 +84,9 @@ class ControlClient:
 
     def move(self, wish: MoveWish, key: str = "") -> OperationView:
         return self._one(OperationView, "POST", "move", wish, key)
+
+    def compress(self, wish: CompressWish, key: str = "") -> OperationView:
+        return self._one(OperationView, "POST", "compress", wish, key)
 
     def clear(self, wish: ClearWish, key: str = "") -> OperationView:
         return self._one(OperationView, "POST", "clear", wish, key)

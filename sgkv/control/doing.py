@@ -8,6 +8,8 @@ from sgkv.backends.base import Backend
 from sgkv.backends.deadline import Deadline
 from sgkv.backends.wrapper import Wrapper
 from sgkv.codecs.backend import CodedBackend
+from sgkv.codecs.coding import Recipe
+from sgkv.codecs.recoding import recode
 from sgkv.control.places import Device
 from sgkv.control.wire import Command
 from sgkv.keys import chunk_keys, page_keys
@@ -50,6 +52,8 @@ def do(store: Store, command: Command, control: Control, told: Told) -> None:
         raise CannotError("no engine that uses this namespace is attached here")
     if command.doing == "clear":
         _clear(store, sessions, command)
+    elif command.doing == "recode":
+        _recode(store, sessions[0], command, control, told)
     elif command.doing == "prefetch":
         _prefetch(sessions[0], command, control, told)
     else:
@@ -107,6 +111,39 @@ def _copy(store: Store, command: Command, control: Control, told: Told) -> None:
     report = run.report("copy")
     if not control.stopped and report.exit_code:
         raise CannotError(f"{report.items(Outcome.FAILED)} blobs failed: {dict(report.outcomes)}")
+
+
+def _recode(store: Store, session: Session, command: Command, control: Control, told: Told) -> None:
+    """Blobs of a prompt or of a namespace, on one tier, made smaller in another way; sealed as the tier
+    seals.
+    """
+    store.flush(_READ_SECONDS)
+    coded = _coded(store, command.source)
+    wanted = frozenset(page_keys(command.namespace, command.hashes) + _chunks(session, command))
+    blobs = [
+        blob for blob in coded.inner.scan(f"{command.namespace}/") if not command.hashes or blob.key in wanted
+    ]
+    done = recode(
+        coded.inner,
+        blobs,
+        Recipe(command.method, locksmith=coded.seals_with),
+        coded.opens_with,
+        told=lambda so_far: told(so_far.looked_at, len(blobs)),
+        stopped=lambda: control.stopped,
+    )
+    if done.failed or done.damaged:
+        raise CannotError(f"{done.failed} blobs could not be read or written, {done.damaged} are damaged")
+
+
+def _coded(store: Store, device: Device | None) -> CodedBackend:
+    """The codec of the first tier of a kind, which every tier below memory has."""
+    for tier in store.tiers:
+        backend = tier.backend
+        while device_of(tier) is device and isinstance(backend, Wrapper):
+            if isinstance(backend, CodedBackend):
+                return backend
+            backend = backend.inner
+    raise CannotError(f"there is no tier of the kind {device} that has a codec")
 
 
 class _Listening(Silent):

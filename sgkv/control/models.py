@@ -62,6 +62,21 @@ class MoveWish(Prompt):
     """Leave what the source's disk has."""
 
 
+class CompressWish(Wish):
+    """What one device of an instance has of a prompt, or of a whole namespace."""
+
+    namespace: Digest
+    tokens: Annotated[tuple[Token, ...], Field(max_length=2_000_000)] = ()
+    hashes: Annotated[tuple[PageHash, ...], Field(max_length=65_536)] = ()
+    """Neither is the whole namespace."""
+    instance: Name
+    device: Literal[Device.DISK, Device.REMOTE] = Device.DISK
+    method: Literal["zstd", "lz4", "none"] = "zstd"
+    """``none`` makes it what it was."""
+    level: int = Field(3, ge=1, le=19)
+    """Of zstd."""
+
+
 class ClearWish(Wish):
     """A prompt, a namespace or a tenant: exactly one."""
 

@@ -47,7 +47,7 @@ class Change(msgspec.Struct, frozen=True):
         return [self.hashes[at : at + HASH_BYTES] for at in range(0, len(self.hashes), HASH_BYTES)]
 
 
-Doing = Literal["pin", "unpin", "clear", "prefetch", "copy"]
+Doing = Literal["pin", "unpin", "clear", "prefetch", "copy", "recode"]
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -60,6 +60,9 @@ class Command(msgspec.Struct, frozen=True):
     """Of the pages of a prompt from its start, 64 hex digits each; none is the whole namespace."""
     source: Device | None = None
     target: Device | None = None
+    method: str = ""
+    """For ``recode``: how pages are to be made smaller, as `sgkv.codecs` names it; nothing is as they
+    were."""
     cancelled: bool = False
 
 

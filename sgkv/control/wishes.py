@@ -8,7 +8,7 @@ from fastapi import HTTPException
 
 from sgkv.control.access import Caller, Role
 from sgkv.control.desk import Desk
-from sgkv.control.models import ClearWish, MoveWish, PinWish, PrefetchWish, Prompt
+from sgkv.control.models import ClearWish, CompressWish, MoveWish, PinWish, PrefetchWish, Prompt
 from sgkv.control.operations import Operation, Step, command
 from sgkv.control.pins import Pin
 from sgkv.control.places import Device
@@ -92,6 +92,20 @@ class Wishes:
         if not wish.keep:
             stages += [[Step(wish.source, command("clear", source=one, **prompt))] for one in _LOCAL]
         return self._start("move", caller, {facts.tenant}, stages, key)
+
+    def compress(self, wish: CompressWish, caller: Caller, key: str) -> Operation:
+        facts = self.namespace(wish.namespace, caller)
+        whole = not wish.tokens and not wish.hashes
+        if whole and not caller.may(Role.ADMIN):
+            raise HTTPException(403, "to compress a whole namespace needs a token whose role is admin")
+        prompt = {"namespace": wish.namespace, "tokens": wish.tokens, "hashes": wish.hashes}
+        hashes = [] if whole else self.hashes(Prompt.model_validate(prompt), caller)
+        self._instance(wish.instance)
+        method = {"none": "", "lz4": "lz4", "zstd": f"zstd:{wish.level}"}[wish.method]
+        order = command(
+            "recode", namespace=facts.digest, hashes=hashes, source=Device(wish.device), method=method
+        )
+        return self._start("compress", caller, {facts.tenant}, [[Step(wish.instance, order)]], key)
 
     def clear(self, wish: ClearWish, caller: Caller, key: str) -> Operation:
         if wish.prompt is None and not caller.may(Role.ADMIN):

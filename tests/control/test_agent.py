@@ -12,8 +12,9 @@ from sgkv.backends.base import PutItem, Status
 from sgkv.backends.cpu import CpuBackend
 from sgkv.config import load, resolve
 from sgkv.control.agent import Agent
+from sgkv.control.client import ControlError
 from sgkv.control.desk import Desk
-from sgkv.control.models import ClearWish, Lookup, MoveWish, PinWish, PrefetchWish, Prompt
+from sgkv.control.models import ClearWish, CompressWish, Lookup, MoveWish, PinWish, PrefetchWish, Prompt
 from sgkv.control.registry import Registry
 from sgkv.control.serving import Listening, in_background, make_server
 from sgkv.store.build import open_store
@@ -138,6 +139,32 @@ def test_a_prompt_is_pinned_fetched_and_cleared(fleet, opened) -> None:
     assert found_in(session, hashes).pages == 0
     missing = fleet["operator"].prefetch(PrefetchWish(**prompt, instance="obedient"))
     assert ended(fleet, missing.id) == "failed 0 of 8 pages are in its tiers"
+
+
+def test_what_a_disk_has_is_compressed_and_made_what_it_was_again(fleet, opened, tmp_path) -> None:
+    store = opened("dense")
+    session, hashes = store.open(namespace(), layout()), chain(8, 300)
+    pages = [[memoryview(bytearray(layout().page_bytes))] for _ in hashes]
+    assert all(put(session, hashes, pages))
+    assert store.flush(SECONDS)
+    wait_for(fleet, "dense", hashes, {"cpu": 8, "disk": 8})
+
+    def stored() -> int:
+        return sum(
+            path.stat().st_size for path in (tmp_path / "dense" / "blobs").rglob("*") if path.is_file()
+        )
+
+    before, told = stored(), {"namespace": DIGEST, "instance": "dense"}
+    for wish in (CompressWish(**told, hashes=tuple(hashes)), CompressWish(**told, method="lz4")):
+        assert ended(fleet, fleet["admin"].compress(wish).id) == "done"
+        assert stored() < before / 2
+    wait_for(fleet, "dense", hashes, {"cpu": 8, "disk": 8})
+    assert ended(fleet, fleet["admin"].compress(CompressWish(**told, method="none")).id) == "done"
+    assert stored() == before
+    nowhere = fleet["admin"].compress(CompressWish(**told, device="remote"))
+    assert ended(fleet, nowhere.id) == "failed there is no tier of the kind remote that has a codec"
+    with pytest.raises(ControlError, match="admin"):
+        fleet["operator"].compress(CompressWish(**told))
 
 
 def test_a_prompt_moves_over_the_shared_tier(fleet, opened) -> None:

@@ -39,6 +39,8 @@ ORDERS = [
     ("POST", "pins", {**PROMPT, "seconds": 60}, "operate"),
     ("POST", "prefetch", {**PROMPT, "instance": "one"}, "operate"),
     ("POST", "move", {**PROMPT, "source": "one", "target": "two"}, "operate"),
+    ("POST", "compress", {**PROMPT, "instance": "one"}, "operate"),
+    ("POST", "compress", {"namespace": DIGEST_A, "instance": "one"}, "admin"),
     ("POST", "clear", {"prompt": PROMPT}, "operate"),
     ("POST", "clear", {"namespace": DIGEST_A}, "admin"),
     ("POST", "clear", {"tenant": "team-a"}, "admin"),
@@ -47,7 +49,7 @@ ORDERS = [
 CALLS = [
     *ORDERS,
     ("POST", "lookup", PROMPT, "read"),
-    *(("GET", path, None, "read") for path in ("instances", "namespaces", "pins", "operations")),
+    *(("GET", path, None, "read") for path in ("instances", "namespaces", "prefixes", "pins", "operations")),
 ]
 
 
