@@ -1,5 +1,6 @@
 """What a slow tier has is read from the lookup on, into bounded memory, and given back whatever happens."""
 
+import time
 from typing import Any
 
 import pytest
@@ -210,3 +211,21 @@ def test_a_request_of_which_nothing_could_be_read_is_computed(linkers: LinkerRig
     assert linked.lookup([kv(keys)]) == []
     assert not linked.linker.not_yet("r")
     wait_until(lambda: linked.lookup([kv(keys)]) != [], "another try")
+
+
+def test_a_prompt_of_which_nothing_is_there_is_not_looked_up_in_every_step(
+    linkers: LinkerRig, keys: list[str]
+):
+    linked = stored(linkers, keys)
+    absent = chain(4, seed=77)
+    misses = linked.counted("lookup_pages", "absent")
+    for _ in range(20):
+        assert linked.lookup([kv(absent)], rid="waiting") == []
+    assert linked.counted("lookup_pages", "absent") == misses + 4
+    assert linked.lookup([kv(absent[:2])], rid="waiting") == [], "nor is a part of it"
+    assert linked.counted("lookup_pages", "absent") == misses + 4
+    assert linked.lookup([kv(absent)], rid="another") == []
+    assert linked.counted("lookup_pages", "absent") == misses + 8
+    time.sleep(0.3)  # what is remembered is remembered for a moment
+    linked.offload([kv(absent, range(1, 5))])
+    assert linked.lookup([kv(absent)], rid="waiting")[-1] == 4

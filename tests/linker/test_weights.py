@@ -36,7 +36,7 @@ def test_new_weights_find_nothing_of_the_old(linked: Linked):
         change.succeeded = change.flushed = True
     assert linked.lookup([kv(keys)]) == []
     assert linked.offload([kv(keys, PAGES)])
-    assert linked.lookup([kv(keys)]) == [1, 2, 3, 4]
+    assert linked.lookup([kv(keys)], rid="another") == [1, 2, 3, 4]
 
 
 def test_what_was_queued_before_is_dropped(linked: Linked, gate: Gate):

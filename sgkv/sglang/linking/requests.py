@@ -14,10 +14,15 @@ from sgkv.sglang.linking.lookups import Restorable, look_up
 from sgkv.sglang.linking.pools import KV
 from sgkv.sglang.linking.transfers import LinkedShelves, kv_keys
 from sgkv.sglang.shelves import Shelf
+from sgkv.store.base import PageSession
 from sgkv.transfer.ahead import ReadAhead
 
 _REMEMBERED = 512
 """Requests; SGLang loads what it has just looked up, or in one of its next steps."""
+_FRUITLESS_SECONDS = 0.25
+"""For which a prompt of which nothing is there is not looked up again: a hundred of them may wait, and each
+step of the scheduler asks for every one (``--schedule-policy lpm``)."""
+_MOST_FRUITLESS = 4096
 _PATIENCE = 0.002
 """Seconds of one step of the scheduler for a read that is about to end."""
 
@@ -32,7 +37,16 @@ class _Asked:
     failures: int
     """Pages that were known to be unreadable then."""
     stands: Deadline
-    """Until then an answer of nothing, since nothing could be read, is not looked up again."""
+    """Until then an answer of nothing is not looked up again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fruitless:
+    """A lookup that found nothing."""
+
+    keys: Sequence[str]
+    session: PageSession
+    stands: Deadline
 
 
 class Requests:
@@ -53,6 +67,7 @@ class Requests:
         self._counters = counters
         self._exists_deadline, self._get_deadline = exists_deadline, get_deadline
         self._asked: OrderedDict[str, _Asked] = OrderedDict()
+        self._fruitless: OrderedDict[str, _Fruitless] = OrderedDict()
 
     def look_up(
         self, rid: str, transfers: Sequence[PoolTransfer], before: Sequence[str] | None
@@ -63,6 +78,8 @@ class Requests:
         the answer stays, unless one of them turns out to be unreadable.
         """
         keys, early, asked = kv_keys(transfers), self._ahead.get(rid), self._asked.get(rid)
+        if self._is_fruitless(rid, keys):
+            return ()
         known = asked if asked is not None and self._same(asked, keys) else None
         if known is not None and not known.answer.lengths and not known.stands.over:
             return ()
@@ -82,6 +99,10 @@ class Requests:
         if answer.lengths or known is not None:
             stands = Deadline(self._get_deadline)
             self._remember(rid, _Asked(keys_asked, before, answer, failures, stands))
+        elif answer.demands:
+            self._note_fruitless(
+                rid, _Fruitless(keys, answer.demands[-1].session, Deadline(_FRUITLESS_SECONDS))
+            )
         return _up_to(len(keys), answer)
 
     def before(self, rid: str) -> Sequence[str] | None:
@@ -99,10 +120,12 @@ class Requests:
     def forget(self, rid: str) -> None:
         """The request was loaded, or will not be: memory that nobody took is free."""
         self._asked.pop(rid, None)
+        self._fruitless.pop(rid, None)
         self._ahead.drop(rid)
 
     def reset(self) -> None:
         self._asked.clear()
+        self._fruitless.clear()
         self._ahead.reset()
 
     def _same(self, asked: _Asked, keys: Sequence[str]) -> bool:
@@ -113,6 +136,23 @@ class Requests:
         shelf = self._shelves.usable(KV)
         session = asked.answer.demands[-1].session
         return isinstance(shelf, Shelf) and shelf.session is session and keys == asked.keys[: len(keys)]
+
+    def _is_fruitless(self, rid: str, keys: Sequence[str]) -> bool:
+        known, shelf = self._fruitless.get(rid), self._shelves.usable(KV)
+        if (
+            known is None
+            or known.stands.over
+            or not isinstance(shelf, Shelf)
+            or shelf.session is not known.session
+        ):
+            return False
+        return keys == known.keys[: len(keys)]
+
+    def _note_fruitless(self, rid: str, known: _Fruitless) -> None:
+        self._fruitless[rid] = known
+        self._fruitless.move_to_end(rid)
+        if len(self._fruitless) > _MOST_FRUITLESS:
+            self._fruitless.popitem(last=False)
 
     def _remember(self, rid: str, asked: _Asked) -> None:
         self._asked[rid] = asked
