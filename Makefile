@@ -20,7 +20,7 @@ JSON ?=
 ENGINE ?= sglang
 MINUTES ?= 3
 
-.PHONY: help setup setup-vllm test-tools demo test test-fast soak lint format docs bench clean
+.PHONY: help setup setup-vllm test-tools demo test test-fast audit soak lint format docs bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make test-fast  what takes neither servers nor tens of seconds"
 	@echo "make soak       MINUTES=3 of traffic that watches memory, threads, files and leases (JSON=FILE)"
 	@echo "make lint       ruff and mypy --strict       make format  ruff's formatter"
+	@echo "make audit      secrets in what is committed, and known faults of what is pinned"
 	@echo "make bench      BENCH_SUITES=\"$(BENCH_SUITES)\" JSON=FILE"
 	@echo "make docs       the documentation site, in build/site"
 	@echo "make setup      only build .venv             make clean   remove what was built, .venv* excepted"
@@ -80,6 +81,18 @@ format: setup
 
 docs: setup
 	$(BIN)/mkdocs build --strict
+
+AUDIT_VENV := .venv-audit
+$(AUDIT_VENV)/.setup-done: requirements/audit.txt
+	test -x $(AUDIT_VENV)/bin/python || $(PYTHON) -m venv $(AUDIT_VENV)
+	$(AUDIT_VENV)/bin/pip install --quiet -r requirements/audit.txt
+	touch $@
+
+# Of what is committed beside tests, whose keys are made up; what is known is in .secrets.baseline. pip-audit asks
+# the network for known faults, and says of what it could not ask.
+audit: $(AUDIT_VENV)/.setup-done
+	$(AUDIT_VENV)/bin/detect-secrets-hook --baseline .secrets.baseline $$(git ls-files | grep -vE '^tests/|\.svg$$')
+	for pins in requirements/*.txt; do $(AUDIT_VENV)/bin/pip-audit --disable-pip --no-deps -r $$pins || exit 1; done
 
 bench: setup $(if $(filter vllm,$(BENCH_SUITES)),setup-vllm)
 	$(BIN)/python -m sgkv bench $(BENCH_SUITES) $(if $(JSON),--json $(JSON))
