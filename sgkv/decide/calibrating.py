@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class Measured:
     """What was found."""
 
     seconds: Mapping[int, float]
-    """Median time to first token by prompt length."""
+    """Least time to first token by prompt length: what else the machine does only ever adds to it."""
     prefill: Prefill
     overhead: float
     """Seconds that a prompt takes whatever its length."""
@@ -57,7 +56,7 @@ def calibrate(
             times = [ask([source.choice(_TOKENS) for _ in range(length)]) for _ in range(repeats + 1)]
         except httpx.HTTPStatusError:  # longer than the model's context, most likely
             break
-        took[length] = statistics.median(times[1:])  # the first may compile something
+        took[length] = min(times)  # the first may compile something
     return fit(took)
 
 

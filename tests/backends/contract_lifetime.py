@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sgkv.backends.base import Backend, PutItem, Status
 from sgkv.backends.deadline import Deadline
+from sgkv.testing.waiting import wait_until
 from tests.backends.blobs import blob, fill, get, key_of, put
 
 
@@ -58,4 +59,4 @@ class LifetimeTests:
         fill(backend, 8, 100_000)
         get(backend, key_of(0), 100_000, Deadline(5.0))
         backend.close()
-        assert set(threading.enumerate()) <= before
+        wait_until(lambda: set(threading.enumerate()) <= before, "its threads to have ended", 10.0)

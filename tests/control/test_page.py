@@ -44,6 +44,7 @@ def test_the_fleet_is_shown_to_who_has_a_token(browser_page: Page, fleet: Contro
     page.get_by_label("Token").fill(token_of("reader"))
     page.get_by_role("button", name="Show").click()
     row = page.locator("#fleet tr", has_text="one")
+    row.wait_for()
     assert row.locator("td").all_inner_texts()[2:5] == ["75.0 %", "75", "absent 25"]
     tier = page.locator("#tiers tr", has_text="memory").first.locator("td").all_inner_texts()
     assert tier[3:6] == ["1.0 GiB", "4.0 GiB", "25.0 %"]

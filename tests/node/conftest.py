@@ -131,8 +131,8 @@ class Node:
     def leases(self) -> int:
         return self.store.stats().tiers["cpu"].leases
 
-    def wait_idle(self, seconds: float = 1.0) -> None:
-        """Wait until nothing of the arena is held: the time an engine's death may take to be noticed."""
+    def wait_idle(self, seconds: float = 10.0) -> None:
+        """Wait until nothing of the arena is held."""
         ends = time.monotonic() + seconds
         while self.leases or self.server.conversations:
             assert time.monotonic() < ends, f"{self.leases} leases, {self.server.conversations} left"
