@@ -27,6 +27,7 @@ HELP = {
     "broken_connections": "Connections that the node's daemon ended because of what was said on them",
     "dropped_store_bytes": "Bytes that vLLM offered and that were not stored, because too much waited",
     "engine_events_missed": "Events of an engine's cache that were lost or not understood",
+    "event_batches_dropped": "Batches of KV events that were not published, because too many waited",
     "failed_loads": "Chunks or pages that were promised to vLLM and could not be loaded",
     "failed_writes": "Blobs that a tier did not take",
     "gate_judged_pages": "Pages that were read, by what the gate had said and whether it was right",

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -66,7 +67,7 @@ class Publisher:
         self._topic = config.topic.encode()
         self._counters = counters
         self._context = zmq.Context()
-        self._queue: queue.Queue[bytes] = queue.Queue(_WAITING)
+        self._queue: queue.Queue[tuple[int, bytes]] = queue.Queue(_WAITING)
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
         self._number = 0
         self._wake = self._pair(bind=True)
@@ -87,11 +88,14 @@ class Publisher:
         if not told:
             return
         try:
-            self._queue.put_nowait(msgspec.msgpack.encode([time.time(), told, 0]))
+            self._queue.put_nowait((self._number, msgspec.msgpack.encode([time.time(), told, 0])))
         except queue.Full:
             self._counters.add("event_batches_dropped")
             return
-        self._wake.send(b"e")
+        finally:
+            self._number += 1  # of a dropped one too: subscribers see the gap
+        with suppress(zmq.Again):  # as many wait to wake it as can
+            self._wake.send(b"e", zmq.NOBLOCK)
 
     def close(self) -> None:
         self._wake.send(b"")
@@ -115,10 +119,9 @@ class Publisher:
 
     def _send_all(self) -> None:
         while not self._queue.empty():
-            batch = self._queue.get_nowait()
-            self._events.send_multipart([self._topic, self._number.to_bytes(8, "big"), batch])
-            self._kept.append((self._number, batch))
-            self._number += 1
+            number, batch = self._queue.get_nowait()
+            self._events.send_multipart([self._topic, number.to_bytes(8, "big"), batch])
+            self._kept.append((number, batch))
 
     def _replay(self, asked: Sequence[bytes]) -> None:
         """Every batch from a number on, then the end."""

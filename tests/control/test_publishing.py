@@ -18,6 +18,7 @@ from sgkv.control.wire import Change
 from sgkv.counters import Counters
 from sgkv.store.build import open_store
 from sgkv.store.members import ChunkMembers
+from sgkv.testing.waiting import wait_until
 from tests.control.conftest import LIMITS, Controller, serving, token_of
 from tests.store.conftest import chain, layout, namespace, put, random_pages
 
@@ -112,6 +113,21 @@ def test_who_missed_some_can_ask_again(end: str) -> None:
         assert [event.block_hashes for _, event in found] == [
             [block(one) for one in chain(2, n)] for n in (1, 2)
         ]
+
+
+def test_what_is_dropped_leaves_a_gap_in_the_numbers(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sgkv.control.publishing._WAITING", 1)
+    config, counters = Publishing(endpoint=end, replay=f"{end}.replay", topic="kv"), Counters()
+    told = list(events([change(chain(1, 1))], ChunkMembers(), PAGE))
+    with closing(Publisher(config, counters)) as publisher, closing(Subscriber(end)) as router:
+        published = 0
+        while counters.get("event_batches_dropped") < 3 and published < 9000:
+            publisher.publish(told)
+            published += 1
+        wait_until(lambda: len(router.replayed()) == published - 3, "what was not dropped", SECONDS)
+        publisher.publish(told)
+        wait_until(lambda: router.replayed(published) != [], "what came after it", SECONDS)
+        assert [number for number, _ in router.replayed(published)] == [published]
 
 
 def test_an_endpoint_that_is_taken_is_refused(end: str) -> None:

@@ -119,6 +119,8 @@ def test_everything_that_is_counted_has_a_help_text() -> None:
     }
     assert "gate_pages" in counted
     assert counted <= set(HELP)
+    told = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    assert [name for name in sorted(HELP) if f"`sgkv_{name}_total`" not in told] == []
 
 
 def test_without_a_registry_any_number_of_them_can_be_fed() -> None:
